@@ -138,7 +138,7 @@ func check(path string, names map[string]string, defaults *string) File {
 	d := decoder{path: path}
 	file := d.decode(data)
 	if name := file.Agent.Name; name != "" {
-		if other, taken := names[name]; taken {
+		if other, ok := names[name]; ok {
 			d.fault(d.nameLine, "the name %q is used by %s; choose another", name, other)
 		} else {
 			names[name] = Fault{Path: path, Line: d.nameLine}.at()

@@ -191,8 +191,8 @@ func (d *decoder) twice(card node, fields []field, top map[string]int) []member 
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// taken are paths of the server that an agent of the same name would hide.
-var taken = []string{"v1", "tasks", "agents", "worker", "extendedAgentCard"}
+// reserved are paths of the server that an agent with the same name would hide.
+var reserved = []string{"v1", "tasks", "agents", "worker", "extendedAgentCard"}
 
 func (d *decoder) name(dst *string) func(node) {
 	return func(n node) {
@@ -201,7 +201,7 @@ func (d *decoder) name(dst *string) func(node) {
 			return
 		}
 		switch {
-		case slices.Contains(taken, name):
+		case slices.Contains(reserved, name):
 			d.fault(n.line, "the name %q is used by the server itself; choose another", name)
 		case !validName.MatchString(name):
 			d.fault(n.line,

@@ -33,7 +33,7 @@ func (stub) Schemes() []a2a.SecurityScheme { return nil }
 
 func TestChainUsesTheFirstCredentialPresent(t *testing.T) {
 	t.Parallel()
-	down := errors.New("identity provider away")
+	down := errors.New("identity provider unreachable")
 	c := Chain{
 		stub{header: "A", err: refuse("bad a", "")},
 		stub{header: "B", answer: Principal{Owner: "ben"}},

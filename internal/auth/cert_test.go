@@ -183,7 +183,7 @@ func TestChangedCertificateIsReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := tlsServer(t, cert, Certs{})
-	later := func() { // than the last look
+	later := func() { // after the last check of the files
 		cert.mu.Lock()
 		cert.checked = time.Time{}
 		cert.mu.Unlock()

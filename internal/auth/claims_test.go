@@ -60,7 +60,7 @@ func TestClaimsHaveExactUniqueNames(t *testing.T) {
 		"alg twice":          {`{"alg":"EdDSA","alg":"none","kid":"d"}`, claims, "malformed token"},
 		"ALG":                {`{"ALG":"EdDSA","kid":"d"}`, claims, "malformed token"},
 	} {
-		_, err := with(t, p.takes(nil), signed(tc.header, tc.claims))
+		_, err := with(t, p.newJWT(nil), signed(tc.header, tc.claims))
 		if tc.reason == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -104,7 +104,7 @@ func TestKeysOfTheIssuerAreReadByExactNames(t *testing.T) {
 		"jwks_uri twice": `{"issuer":%q,"jwks_uri":"https://192.0.2.1/","jwks_uri":%q}`,
 	} {
 		p.set(func() { p.discovery = fmt.Sprintf(doc, p.URL, p.URL+"/keys") })
-		if _, err := with(t, p.takes(nil), p.token(key, nil)); err == nil {
+		if _, err := with(t, p.newJWT(nil), p.token(key, nil)); err == nil {
 			t.Errorf("%s: the keys were found", name)
 		}
 	}

@@ -73,7 +73,7 @@ func (f *Failures) Run(ctx context.Context) error {
 	}
 }
 
-// flush outlives ctx: failures that were taken out of the group must not be lost because the server stops meanwhile.
+// flush outlives ctx: the failures that it removed from the group must not be lost if the server stops in the meantime.
 func (f *Failures) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 	defer cancel()

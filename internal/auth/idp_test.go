@@ -63,7 +63,7 @@ func newIDP(t testing.TB) *idp {
 func (p *idp) answer(w http.ResponseWriter, v any) {
 	switch {
 	case p.down:
-		http.Error(w, "away", http.StatusServiceUnavailable)
+		http.Error(w, "unavailable", http.StatusServiceUnavailable)
 	case p.body != "":
 		fmt.Fprint(w, p.body)
 	default:
@@ -138,7 +138,8 @@ func (p *idp) token(key jose.JSONWebKey, change map[string]any) string {
 	return sign(p.t, key, jose.SignatureAlgorithm(key.Algorithm), "JWT", p.claimed(change))
 }
 
-func (p *idp) takes(change func(*JWTConfig)) *JWT {
+// newJWT returns an Authenticator of the provider's tokens.
+func (p *idp) newJWT(change func(*JWTConfig)) *JWT {
 	p.t.Helper()
 	cfg := JWTConfig{Issuer: p.URL, Audience: "a2ad", now: p.now}
 	if change != nil {

@@ -24,7 +24,7 @@ func TestKeysOfTheIssuerRotate(t *testing.T) {
 	p := newIDP(t)
 	old, next := testKey(jose.ES256, "old"), testKey(jose.EdDSA, "new")
 	p.publish(old)
-	j := p.takes(nil)
+	j := p.newJWT(nil)
 	if _, err := with(t, j, p.token(old, nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
 	p.publish(testKey(jose.ES256, "k"))
-	j := p.takes(nil)
+	j := p.newJWT(nil)
 	flood := func(kid string, n int) {
 		var wg sync.WaitGroup
 		for i := range n {
@@ -83,7 +83,7 @@ func TestUnreachableIssuer(t *testing.T) {
 	key := testKey(jose.ES256, "k")
 	p.publish(key)
 	p.set(func() { p.down = true })
-	j := p.takes(nil)
+	j := p.newJWT(nil)
 	var e *Error
 	if _, err := with(t, j, p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable || errors.As(err, &e) {
 		t.Errorf("no keys yet: got %v, want CodeUnavailable", err)
@@ -122,7 +122,7 @@ func TestAnswersOfTheIssuerAreChecked(t *testing.T) {
 	} {
 		p := newIDP(t)
 		p.set(func() { p.body = body })
-		j := p.takes(func(c *JWTConfig) { c.JWKSURL = p.URL + "/keys" })
+		j := p.newJWT(func(c *JWTConfig) { c.JWKSURL = p.URL + "/keys" })
 		if _, err := with(t, j, p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -131,25 +131,25 @@ func TestAnswersOfTheIssuerAreChecked(t *testing.T) {
 	p.publish(key)
 	for _, issuer := range []string{"https://example.com", p.URL + "/", ""} {
 		p.set(func() { p.claims = map[string]any{"issuer": issuer} })
-		if _, err := with(t, p.takes(nil), p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
+		if _, err := with(t, p.newJWT(nil), p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
 			t.Errorf("the document of issuer %q: %v", issuer, err)
 		}
 	}
 	p.set(func() { p.claims = nil })
 	elsewhere := httptest.NewServer(http.RedirectHandler(p.URL+"/keys", http.StatusFound))
 	defer elsewhere.Close()
-	_, err = with(t, p.takes(func(c *JWTConfig) { c.JWKSURL = elsewhere.URL }), p.token(key, nil))
+	_, err = with(t, p.newJWT(func(c *JWTConfig) { c.JWKSURL = elsewhere.URL }), p.token(key, nil))
 	if a2a.CodeOf(err) != a2a.CodeUnavailable {
 		t.Errorf("keys after a redirect: %v", err)
 	}
-	if _, err := with(t, p.takes(nil), p.token(key, nil)); err != nil {
+	if _, err := with(t, p.newJWT(nil), p.token(key, nil)); err != nil {
 		t.Errorf("good answers: %v", err)
 	}
 	for _, uri := range []string{"http://example.com/keys", "http://127.0.0.1.example.com/keys",
 		"ftp://example.com/keys", "//example.com/keys", "", "https:keys"} {
 		p := newIDP(t)
 		p.set(func() { p.claims = map[string]any{"issuer": p.URL, "jwks_uri": uri} })
-		_, err := with(t, p.takes(nil), p.token(testKey(jose.ES256, "k"), nil))
+		_, err := with(t, p.newJWT(nil), p.token(testKey(jose.ES256, "k"), nil))
 		if a2a.CodeOf(err) != a2a.CodeUnavailable || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "not https") {
 			t.Errorf("keys at %q: %v, %v", uri, err, errors.Unwrap(err))
 		}
@@ -171,7 +171,7 @@ func TestRunReadsTheKeysBeforeTheyAreNeeded(t *testing.T) {
 	p := newIDP(t)
 	key := testKey(jose.ES256, "k")
 	p.publish(key)
-	j := p.takes(nil)
+	j := p.newJWT(nil)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- j.Run(ctx) }()

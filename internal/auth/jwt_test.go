@@ -46,7 +46,7 @@ func TestTokenAuthenticatesItsPrincipal(t *testing.T) {
 		keys = append(keys, testKey(alg, "k-"+string(alg)))
 	}
 	p.publish(keys...)
-	for _, j := range []*JWT{p.takes(nil), p.takes(func(c *JWTConfig) { c.JWKSURL = p.URL + "/keys" })} {
+	for _, j := range []*JWT{p.newJWT(nil), p.newJWT(func(c *JWTConfig) { c.JWKSURL = p.URL + "/keys" })} {
 		for _, key := range keys {
 			got, err := with(t, j, p.token(key, nil))
 			want := Principal{Tenant: "default", Owner: "ann", Kind: KindUser,
@@ -67,7 +67,7 @@ func TestClaimsAreMappedBySettings(t *testing.T) {
 	p := newIDP(t)
 	key := testKey(jose.ES256, "k")
 	p.publish(key)
-	j := p.takes(func(c *JWTConfig) {
+	j := p.newJWT(func(c *JWTConfig) {
 		c.TenantClaim, c.OwnerClaims, c.ScopeClaims, c.Scopes = "https://example.com/org", []string{"email",
 			"sub"}, []string{"roles"}, []Scope{ScopePushWrite}
 	})
@@ -173,14 +173,14 @@ func TestBadTokensAreRefused(t *testing.T) {
 		"dots":     {"..", "malformed token"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := with(t, p.takes(nil), tc.token)
+			got, err := with(t, p.newJWT(nil), tc.token)
 			refused(t, err, tc.reason)
 			if got.Owner != "" || strings.Contains(err.Error(), tc.reason) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
 	}
-	j := p.takes(nil)
+	j := p.newJWT(nil)
 	for name, token := range map[string]string{
 		"exp within the leeway": p.token(good, map[string]any{"exp": now - 59}),
 		"nbf":                   p.token(good, map[string]any{"nbf": now + 59, "iat": now + 59}),
@@ -205,7 +205,7 @@ func TestChainOfKeysAndTokens(t *testing.T) {
 	k, tb := withKeys(t, KeysConfig{})
 	ours := newKey(t)
 	tb.set(ours, nil)
-	c := Chain{k, p.takes(nil)}
+	c := Chain{k, p.newJWT(nil)}
 	if got, err := c.Authenticate(bearer(t, ours)); err != nil || got.Method != MethodAPIKey {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -235,7 +235,7 @@ func FuzzToken(f *testing.F) {
 	p := newIDP(f)
 	key := testKey(jose.ES256, "k")
 	p.publish(key)
-	j := p.takes(nil)
+	j := p.newJWT(nil)
 	good := p.token(key, nil)
 	if _, err := with(f, j, good); err != nil {
 		f.Fatal(err)
@@ -261,7 +261,7 @@ func BenchmarkToken(b *testing.B) {
 	p := newIDP(b)
 	key := testKey(jose.ES256, "k")
 	p.publish(key)
-	j := p.takes(nil)
+	j := p.newJWT(nil)
 	r := request(b, "Authorization", "Bearer "+p.token(key, nil))
 	b.ReportAllocs()
 	for b.Loop() {

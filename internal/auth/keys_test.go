@@ -125,7 +125,7 @@ func TestKeyAuthenticatesItsPrincipal(t *testing.T) {
 			t.Errorf("%q: principal %+v", headers, p)
 		}
 		if !p.Has(ScopeTasksRead) || p.Has(ScopeTasksWrite) || p.Has(ScopeWorker) {
-			t.Errorf("%q: scopes %v, want tasks:read alone", headers, p.Scopes)
+			t.Errorf("%q: scopes %v, want only tasks:read", headers, p.Scopes)
 		}
 	}
 	if tb.count() != 1 || !slices.Equal(tb.used, []string{key.ID()}) {
@@ -201,7 +201,7 @@ func TestOtherCredentialsAreIgnored(t *testing.T) {
 // A fault of the server is not a 401.
 func TestFaultsAreNotRefusals(t *testing.T) {
 	t.Parallel()
-	down := errors.New("database away")
+	down := errors.New("database unreachable")
 	k, err := NewKeys(KeysConfig{Lookup: func(context.Context, string) (StoredKey, error) { return StoredKey{}, down }})
 	if err != nil {
 		t.Fatal(err)

@@ -164,7 +164,7 @@ func TestEarlyReturnIsAnError(t *testing.T) {
 		if !errors.Is(err, lifecycle.ErrReturnedEarly) || !strings.HasPrefix(err.Error(), "b: ") {
 			t.Errorf("Run = %v, want ErrReturnedEarly of b", err)
 		}
-		// Canceled without having been cancelled is a failure like any other.
+		// context.Canceled from a part that was not canceled is a failure.
 		err = lifecycle.New(lifecycle.Stage{failing("c", 0, context.Canceled)}).Run(t.Context())
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Run = %v, want context.Canceled of c", err)

@@ -139,7 +139,7 @@ func (r Ring) Seal(plaintext []byte, at Cell) ([]byte, error) {
 		return nil, ErrNoKeys
 	}
 	if !at.valid() {
-		return nil, fmt.Errorf("seal for %+v: not a place", at)
+		return nil, fmt.Errorf("seal for %+v: not a complete cell", at)
 	}
 	k := r.keys[0]
 	head := append([]byte{format, byte(len(k.id))}, k.id...)

@@ -73,7 +73,7 @@ func TestSecretOpensOnlyInItsCell(t *testing.T) {
 		"another row":    {Table: here.Table, Row: here.Row + "0", Column: here.Column},
 		"another column": {Table: here.Table, Row: here.Row, Column: "credentials"},
 		"shifted parts":  {Table: here.Table + "|" + here.Row, Row: here.Column, Column: "x"},
-		"no place":       {},
+		"no cell":        {},
 	} {
 		if got, err := r.Open(sealed, at); !errors.Is(err, seal.ErrBroken) || got != nil {
 			t.Errorf("%s: got %q, %v", name, got, err)

@@ -84,7 +84,7 @@ func (r *Reader) Next() (Event, error) {
 			r.err = err
 			break
 		}
-		ev, ok, err := r.take(line)
+		ev, ok, err := r.handle(line)
 		if err != nil {
 			r.err = err
 			break
@@ -103,8 +103,8 @@ func (r *Reader) LastEventID() string { return r.lastID }
 // Retry returns the reconnection time that the stream last asked for. ok is false if it never did.
 func (r *Reader) Retry() (d time.Duration, ok bool) { return r.retry, r.retryOK }
 
-// take handles one line. ok means that ev is complete.
-func (r *Reader) take(line []byte) (ev Event, ok bool, err error) {
+// handle processes one line. ok means that ev is complete.
+func (r *Reader) handle(line []byte) (ev Event, ok bool, err error) {
 	if len(line) == 0 {
 		ev, ok = r.dispatch()
 		return ev, ok, nil

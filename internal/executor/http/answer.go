@@ -55,7 +55,7 @@ func (a *answer) Read(b []byte) (int, error) {
 }
 
 // read reads events until one ends the turn, which is errTurnEnded, or an error occurs.
-func (a *answer) read(h nethttp.Header) error {
+func (a *answer) read(ctx context.Context, h nethttp.Header) error {
 	if enc := h.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return executor.InvalidResponse("the answer has the Content-Encoding %.40q, which was not requested", enc)
 	}
@@ -63,11 +63,11 @@ func (a *answer) read(h nethttp.Header) error {
 	switch kind {
 	case "application/x-ndjson", "application/ndjson",
 		"application/jsonl", "application/x-jsonlines", "application/jsonlines":
-		return a.lines()
+		return a.lines(ctx)
 	case "text/event-stream":
-		return a.stream()
+		return a.stream(ctx)
 	case "application/json":
-		return a.document()
+		return a.document(ctx)
 	}
 	return executor.InvalidResponse(
 		"the answer has the Content-Type %.80q; it must be application/x-ndjson, text/event-stream or application/json",
@@ -95,9 +95,9 @@ func (a *answer) event(data []byte) error {
 	return nil
 }
 
-// end returns the error for the end of the body, if no status ended the turn.
-func (a *answer) end(err error) error {
-	cause := context.Cause(a.x.ctx)
+// end returns the error for the end of the body, if no status ended the turn. ctx is the context of the request.
+func (a *answer) end(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
 	switch {
 	case cause != nil:
 		return cause
@@ -115,7 +115,7 @@ func (a *answer) end(err error) error {
 }
 
 // lines reads one event per line.
-func (a *answer) lines() error {
+func (a *answer) lines(ctx context.Context) error {
 	r := bufio.NewReaderSize(a, 64<<10)
 	for {
 		line, err := readLine(r, a.x.e.c.MaxEvent)
@@ -129,7 +129,7 @@ func (a *answer) lines() error {
 			}
 		}
 		if err != nil {
-			return a.end(err)
+			return a.end(ctx, err)
 		}
 	}
 }
@@ -153,12 +153,12 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 }
 
 // stream reads server-sent events. Their types do not matter.
-func (a *answer) stream() error {
+func (a *answer) stream(ctx context.Context) error {
 	r := sse.NewReader(a, sse.ReaderOptions{MaxLine: a.x.e.c.MaxEvent + len("data: "), MaxEvent: a.x.e.c.MaxEvent})
 	for {
 		ev, err := r.Next()
 		if err != nil {
-			return a.end(err)
+			return a.end(ctx, err)
 		}
 		if err := a.event(ev.Data); err != nil {
 			return err
@@ -167,24 +167,24 @@ func (a *answer) stream() error {
 }
 
 // document reads one JSON value: an event, or an array of events.
-func (a *answer) document() error {
+func (a *answer) document(ctx context.Context) error {
 	data, err := io.ReadAll(a)
 	if err != nil {
-		return a.end(err)
+		return a.end(ctx, err)
 	}
 	a.x.open = false
 	data = rawjson.Trim(data)
 	if err := rawjson.Check(data, maxDepth); err != nil {
 		if a.vague {
-			return a.end(io.EOF)
+			return a.end(ctx, io.EOF)
 		}
 		return executor.InvalidResponse("the answer: %w", err)
 	}
 	if rawjson.KindOf(data) != rawjson.KindArray {
-		err = a.one(data)
+		err = a.one(ctx, data)
 	} else {
 		for e := range rawjson.Elements(data) {
-			if err = a.one(e); err != nil {
+			if err = a.one(ctx, e); err != nil {
 				break
 			}
 		}
@@ -193,13 +193,13 @@ func (a *answer) document() error {
 		return err
 	}
 	a.vague = false // it is complete
-	return a.end(io.EOF)
+	return a.end(ctx, io.EOF)
 }
 
 // one emits one event of a document.
-func (a *answer) one(data []byte) error {
+func (a *answer) one(ctx context.Context, data []byte) error {
 	if len(data) > a.x.e.c.MaxEvent {
-		return a.end(sse.ErrTooLarge)
+		return a.end(ctx, sse.ErrTooLarge)
 	}
 	return a.event(data)
 }

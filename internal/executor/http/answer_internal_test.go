@@ -29,7 +29,7 @@ func TestSlowCallerDoesNotEndTheRun(t *testing.T) {
 		defer abort(nil)
 		events := 0
 		x := &exchange{
-			e: e, run: &executor.Run{}, ctx: ctx, abort: abort, last: func() {}, log: slog.New(slog.DiscardHandler),
+			e: e, run: &executor.Run{}, abort: abort, last: func() {}, log: slog.New(slog.DiscardHandler),
 			emit: func(a2a.Event) error {
 				events++
 				time.Sleep(time.Minute)
@@ -37,7 +37,7 @@ func TestSlowCallerDoesNotEndTheRun(t *testing.T) {
 			},
 		}
 		resp := &nethttp.Response{Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}
-		err = newAnswer(x, resp).read(nethttp.Header{"Content-Type": {"application/x-ndjson"}})
+		err = newAnswer(x, resp).read(ctx, nethttp.Header{"Content-Type": {"application/x-ndjson"}})
 		if !errors.Is(err, errTurnEnded) || events != 2 {
 			t.Errorf("%v after %d events, want the end of the turn after 2", err, events)
 		}

@@ -27,7 +27,6 @@ import (
 type exchange struct {
 	e     *Executor
 	run   *executor.Run
-	ctx   context.Context //nolint:containedctx // of the request: an exchange lives as long as it
 	abort context.CancelCauseFunc
 	emit  func(a2a.Event) error
 	last  func() // called before the event that ends the turn
@@ -43,10 +42,11 @@ var (
 	errLingered = errors.New("the answer continues after its last event")
 )
 
-// do makes the request and emits the events of its answer. It returns errTurnEnded when one ended the turn.
-func (x *exchange) do() error {
+// do makes the request and emits the events of its answer. It returns errTurnEnded when one ended the turn. abort must
+// end ctx.
+func (x *exchange) do(ctx context.Context) error {
 	body := vocab.AppendRun(nil, vocab.RunOf(x.run))
-	req, err := x.request(x.ctx, x.e.c.URL, body)
+	req, err := x.request(ctx, x.e.c.URL, body)
 	if err != nil {
 		return executor.Permanent(err)
 	}
@@ -61,7 +61,7 @@ func (x *exchange) do() error {
 	resp, err := x.e.transport.RoundTrip(req.WithContext(traced))
 	x.open = x.sent.Load()
 	if err != nil {
-		return x.unanswered(err)
+		return x.unanswered(ctx, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
@@ -69,7 +69,7 @@ func (x *exchange) do() error {
 		return x.refused(resp)
 	}
 	a := newAnswer(x, resp)
-	err = a.read(resp.Header)
+	err = a.read(ctx, resp.Header)
 	if errors.Is(err, errTurnEnded) {
 		t := time.AfterFunc(x.e.c.Linger, func() { x.abort(errLingered) })
 		defer t.Stop()
@@ -98,8 +98,8 @@ func (x *exchange) request(ctx context.Context, url string, body []byte) (*netht
 
 // unanswered returns the error of a request without an answer, in words for clients. The address of the agent is only
 // for the log.
-func (x *exchange) unanswered(err error) error {
-	if cause := context.Cause(x.ctx); cause != nil {
+func (x *exchange) unanswered(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	x.log.Warn("agent does not answer", "err", err)

@@ -132,10 +132,10 @@ func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Eve
 	detach := context.AfterFunc(ctx, func() { abort(context.Cause(ctx)) })
 	defer detach()
 	x := &exchange{
-		e: e, run: run, ctx: request, abort: abort, emit: emit, last: func() { detach() },
+		e: e, run: run, abort: abort, emit: emit, last: func() { detach() },
 		log: e.c.Log.With("task_id", run.Task.ID.String(), "agent", run.Agent, "epoch", run.Epoch),
 	}
-	err := x.do()
+	err := x.do(request)
 	if errors.Is(err, errTurnEnded) {
 		return nil
 	}

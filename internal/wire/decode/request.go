@@ -14,8 +14,8 @@ type MessageMembers struct {
 	References, Extensions, Metadata   []byte
 }
 
-// Take keeps v if key is one of the members.
-func (m *MessageMembers) Take(key, v []byte) {
+// Set stores v if key is one of the members.
+func (m *MessageMembers) Set(key, v []byte) {
 	switch string(key) {
 	case "messageId":
 		m.ID = v

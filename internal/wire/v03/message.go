@@ -39,7 +39,7 @@ func (d *decoder) message(m *sendMembers) a2a.Message {
 			found.kind = v
 			continue
 		}
-		found.Take(key, v)
+		found.Set(key, v)
 	}
 	d.lenientContext(&found, m.contextID)
 	if kind := d.inferMessage(found.kind); kind != "message" {
@@ -104,7 +104,7 @@ func (d *decoder) part(v []byte) a2a.Part {
 		case "type":
 			m.typ = v
 		default:
-			m.flat.take(key, v)
+			m.flat.set(key, v)
 		}
 	}
 	kind := d.inferPart(&m)
@@ -144,7 +144,7 @@ func (d *decoder) file(part *a2a.Part, m *partMembers) {
 	var f fileMembers
 	if d.IsObject("file", m.file) {
 		for key, v := range rawjson.Members(m.file) {
-			f.take(key, v)
+			f.set(key, v)
 		}
 	}
 	d.lenientFile(m, &f)
@@ -163,7 +163,7 @@ func (d *decoder) file(part *a2a.Part, m *partMembers) {
 	}
 }
 
-func (f *fileMembers) take(key, v []byte) {
+func (f *fileMembers) set(key, v []byte) {
 	switch string(key) {
 	case "bytes":
 		f.bytes = v

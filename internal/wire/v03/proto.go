@@ -243,7 +243,7 @@ func (d *protoDecoder) pushSet(params []byte) a2a.Op {
 	var r resource
 	var id string
 	body, wrapped := params, false
-	take := func(obj []byte) {
+	read := func(obj []byte) {
 		for key, v := range rawjson.Members(obj) {
 			switch name := string(d.Key(obj, key)); name {
 			case "taskId":
@@ -253,10 +253,10 @@ func (d *protoDecoder) pushSet(params []byte) a2a.Op {
 			}
 		}
 	}
-	take(params)
+	read(params)
 	config := rawjson.Get(params, "config")
 	if d.IsObject("config", config) {
-		take(config)
+		read(config)
 	}
 	for _, from := range [...]struct {
 		obj    []byte

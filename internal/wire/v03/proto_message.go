@@ -20,7 +20,7 @@ func (d *protoDecoder) message(obj []byte) a2a.Message {
 				found.Parts, member = v, "parts"
 			}
 		default:
-			found.Take(name, v)
+			found.Set(name, v)
 		}
 	}
 	msg := d.Message(&found)

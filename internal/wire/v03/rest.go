@@ -51,8 +51,8 @@ func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Cod
 		p.Text("id", r.TaskID)
 		p.Text("pushNotificationConfigId", r.ConfigID)
 	}
-	taken, err := p.Add(r, parameter(r.Action))
-	if !taken {
+	ok, err := p.Add(r, parameter(r.Action))
+	if !ok {
 		return method, r.Body, as, nil
 	}
 	if params = p.Bytes(); r.Action == wire.ActionList && string(params) != "{}" {

@@ -71,7 +71,7 @@ func (d *decoder) message(obj []byte) a2a.Message {
 	d.Enter("message", -1)
 	var found decode.MessageMembers
 	for key, v := range rawjson.Members(obj) {
-		found.Take(d.Key(obj, key), v)
+		found.Set(d.Key(obj, key), v)
 	}
 	msg := d.Message(&found)
 	msg.Role = d.Role(found.Role)

@@ -34,8 +34,8 @@ func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Cod
 		p.Text("taskId", r.TaskID)
 		p.Text("id", r.ConfigID)
 	}
-	taken, err := p.Add(r, parameter(r.Action))
-	if !taken {
+	ok, err := p.Add(r, parameter(r.Action))
+	if !ok {
 		return method, r.Body, c, nil
 	}
 	return method, p.Bytes(), c, err
