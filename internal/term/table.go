@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,8 +15,12 @@ const (
 	proseWidth = 30 // least room for text that is wrapped
 )
 
-// table is a list of rows. Where the terminal is too narrow, all rows are folded between the same
-// columns, and text longer than its line is wrapped: nothing is left out. Cells hold no tabs.
+// noValue is what a cell shows where a row has no value for its column.
+const noValue = "-"
+
+// table is a list of rows. Where the terminal is too narrow, columns in which no row has a value are omitted. If that is
+// not enough, all rows are folded between the same columns, and text longer than its line is wrapped. No value is left
+// out. Cells hold no tabs.
 type table struct {
 	width  int    // of the terminal; 0: do not fold
 	indent string // before each line
@@ -28,19 +33,51 @@ type fold struct{ from, to int }
 
 func (t *table) write(w io.Writer) error {
 	out := bufio.NewWriter(w)
+	widths := t.widths()
+	folds := t.folds(widths)
+	if len(folds) > 1 {
+		t = t.withoutEmptyColumns()
+		widths = t.widths()
+		folds = t.folds(widths)
+	}
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, f := range folds {
+			if i == 0 || !empty(row[f.from:f.to]) {
+				t.line(out, f, i > 0, widths, row)
+			}
+		}
+	}
+	return out.Flush()
+}
+
+func (t *table) widths() []int {
 	widths := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	folds := t.folds(widths)
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		for i, f := range folds {
-			t.line(out, f, i > 0, widths, row)
+	return widths
+}
+
+func empty(cells []string) bool {
+	return !slices.ContainsFunc(cells, func(cell string) bool { return cell != noValue })
+}
+
+// withoutEmptyColumns returns a table without the columns in which no row has a value. The first column stays.
+func (t *table) withoutEmptyColumns() *table {
+	kept := &table{width: t.width, indent: t.indent, rows: make([][]string, len(t.rows))}
+	for i, name := range t.head {
+		hasValue := func(row []string) bool { return row[i] != noValue }
+		if i > 0 && len(t.rows) > 0 && !slices.ContainsFunc(t.rows, hasValue) {
+			continue
+		}
+		kept.head = append(kept.head, name)
+		for j, row := range t.rows {
+			kept.rows[j] = append(kept.rows[j], row[i])
 		}
 	}
-	return out.Flush()
+	return kept
 }
 
 // folds puts as many columns on a line as fit. The last column can be wrapped.

@@ -38,7 +38,6 @@ TASK           STATE      TENANT/OWNER
     https://warehouse.example/a/path/that/is/longer/than/a/l
     ine
 0198f0e2-7c1f  completed  acme/bob
-    -
 `}, {44, `
 TASK           STATE
     TENANT/OWNER
@@ -50,7 +49,6 @@ TASK           STATE
     /longer/than/a/line
 0198f0e2-7c1f  completed
     acme/bob
-    -
 `},
 	} {
 		var out strings.Builder
@@ -58,6 +56,30 @@ TASK           STATE
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(strings.TrimPrefix(tt.want, "\n"), out.String()); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", tt.width, diff)
+		}
+	}
+}
+
+func TestNarrowTablesOmitColumnsWithoutValues(t *testing.T) {
+	t.Parallel()
+	head := []string{"AGENT", "WORKING", "FAILED", "REASON"}
+	rows := [][]string{{"echo", "-", "1", "-"}, {"script", "-", "-", "-"}}
+	for _, tt := range []struct {
+		width int
+		rows  [][]string
+		want  string
+	}{
+		{0, rows, "AGENT   WORKING  FAILED  REASON\necho    -        1       -\nscript  -        -       -\n"},
+		{40, rows, "AGENT   WORKING  FAILED  REASON\necho    -        1       -\nscript  -        -       -\n"},
+		{20, rows, "AGENT   FAILED\necho    1\nscript  -\n"},
+		{20, nil, "AGENT  WORKING\n    FAILED  REASON\n"},
+	} {
+		var out strings.Builder
+		if err := (&table{width: tt.width, head: head, rows: tt.rows}).write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, out.String()); diff != "" {
 			t.Errorf("%d columns (-want +got):\n%s", tt.width, diff)
 		}
 	}
