@@ -45,6 +45,7 @@ func (c *DevCmd) Run(ctx context.Context, app *App) (err error) {
 	if err != nil {
 		return err
 	}
+	o.Expected = ownChoices(app.settings)
 	stopDatabase, err := startDev(ctx, &o.Config, o.Log)
 	if err != nil {
 		return err
@@ -61,8 +62,17 @@ func (c *DevCmd) Run(ctx context.Context, app *App) (err error) {
 	if err := r.Connect(ctx, ctx); err != nil {
 		return err
 	}
-	printWelcome(app.Stdout, &o.Config, r)
+	printWelcome(app.Stdout, app.program(), &o.Config, r)
 	return r.Run(ctx, ctx)
+}
+
+// ownChoices returns the settings that the user left to dev: a warning about them would be one that dev caused.
+func ownChoices(settings []config.Value) map[string]bool {
+	own := map[string]bool{}
+	for _, v := range settings {
+		own[v.Name] = v.Source == "" || v.Source == "default"
+	}
+	return own
 }
 
 // startDev fills in the keys and the database of dev, where they are not set.
@@ -80,6 +90,9 @@ func startDev(ctx context.Context, cfg *config.Config, log *slog.Logger) (stop f
 		return stop, nil
 	}
 	pg, err := devpg.Start(ctx, devpg.Config{Dir: cfg.DataDir, BinDir: cfg.PGBinDir, Logger: log})
+	if errors.Is(err, devpg.ErrInUse) {
+		return stop, fmt.Errorf("%w\nStop the server that uses it, or choose another directory with --data-dir", err)
+	}
 	if err != nil {
 		return stop, err
 	}
@@ -103,13 +116,13 @@ Try it:
 	`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m1",` +
 	`"role":"user","parts":[{"kind":"text","text":"hello"}]}}}'
 
-or, in another terminal:  ./bin/a2ad send%s hello
+or, in another terminal:  %s send%s hello
 Stop with Ctrl-C. Tasks are kept in the database.
 
 `
 
 // printWelcome shows where dev answers, where its tasks are, and a line to try.
-func printWelcome(w io.Writer, cfg *config.Config, r *replica.Replica) {
+func printWelcome(w io.Writer, program string, cfg *config.Config, r *replica.Replica) {
 	at := r.Addresses()
 	access := "no authentication, loopback only"
 	if cfg.Auth != config.AuthNone {
@@ -135,5 +148,5 @@ func printWelcome(w io.Writer, cfg *config.Config, r *replica.Replica) {
 	if at.API != "http://127.0.0.1:8080" {
 		flag = " --url " + at.API
 	}
-	fmt.Fprintf(w, tryIt, at.API, flag)
+	fmt.Fprintf(w, tryIt, at.API, program, flag)
 }

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once, whatever the first one is waiting for.
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	app := newApp(os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	app.Program = os.Args[0]
+	code := app.run(ctx, os.Args[1:], os.Environ())
 	stop()
 	runtime.KeepAlive(ballast)
 	os.Exit(code)
@@ -65,6 +68,7 @@ func (e *exitError) Unwrap() error { return e.err }
 type App struct {
 	term.Console
 	Environ []string // of the process, for the commands that agents run; without our secrets
+	Program string   // how the user called the program; "" means a2ad
 
 	hangups func() (signals <-chan os.Signal, stop func())
 
@@ -74,16 +78,26 @@ type App struct {
 
 // run is the whole program. environ has the form of os.Environ. It returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return newApp(environ, stdin, stdout, stderr).run(ctx, args, environ)
+}
+
+func newApp(environ []string, stdin io.Reader, stdout, stderr io.Writer) *App {
 	env := config.ReadEnviron(environ)
 	plain := env["NO_COLOR"] != "" || env["TERM"] == "dumb"
-	app := &App{
+	return &App{
 		Console: term.Open(stdin, stdout, stderr, plain),
 		Environ: env.WithoutSecrets(environ),
 
 		hangups: hangups,
 	}
-	return finish(ctx, app, runCommand(ctx, app, args, env))
 }
+
+func (app *App) run(ctx context.Context, args, environ []string) int {
+	return finish(ctx, app, runCommand(ctx, app, args, config.ReadEnviron(environ)))
+}
+
+// program is how to call the program again in this terminal.
+func (app *App) program() string { return cmp.Or(app.Program, "a2ad") }
 
 var errInterrupted = errors.New("interrupted")
 

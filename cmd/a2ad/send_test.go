@@ -276,6 +276,17 @@ func TestSendWithoutServer(t *testing.T) {
 	}
 }
 
+func TestSendToUnknownAgentNamesIt(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	i := invocation{env: []string{"A2AD_URL=" + srv.URL}}
+	i.run(t, "send", "--agent", "word", "x")
+	if i.code != exitFailure || !strings.Contains(i.stderr, `agent "word" not found at `+srv.URL+": ") {
+		t.Errorf("exit code %d, %s", i.code, i.stderr)
+	}
+}
+
 // TestSendMessage checks the message that the flags describe.
 func TestSendMessage(t *testing.T) {
 	t.Parallel()

@@ -162,7 +162,7 @@ func (s *sending) howTo() {
 
 // command is a command line for the same agent.
 func (s *sending) command(args string) string {
-	line := "a2ad send "
+	line := s.app.program() + " send "
 	for _, v := range s.app.settings {
 		if v.Name == "A2AD_URL" && strings.HasPrefix(v.Source, "flag") {
 			line += "--url " + string(s.cmd.URL) + " "
@@ -233,8 +233,11 @@ func (s *sending) explain(err error) error {
 	case errors.As(err, &refused) && refused.Code == codeTaskNotFound && s.cmd.Agent == "":
 		return fmt.Errorf("%w\nA task is found only at its own agent: name the agent with --agent, "+
 			"unless it is the default one", err)
+	case errors.As(err, &refused) && refused.Status == http.StatusNotFound && s.cmd.Agent != "":
+		return fmt.Errorf("agent %q not found at %s: %w\nThe name is the one in the agent file of the server; "+
+			"\"a2ad dev\" prints the names when it starts", s.cmd.Agent, s.cmd.URL, err)
 	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
-		return fmt.Errorf("no agent answers at %s: %w", s.cmd.agentURL(), err)
+		return fmt.Errorf("no agent answers at %s: %w", s.cmd.URL, err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("no server at %s: %w\n"+
 			"Start one on this machine with \"a2ad dev\", or name another with --url", s.cmd.URL, dial.Err)

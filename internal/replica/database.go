@@ -81,13 +81,13 @@ func (d *database) committed(task a2a.ID, events []a2a.Entry) {
 	d.publisher.Publish(key)
 }
 
-// checkDatabase refuses a schema that is too old or too new, and warns about a superuser login.
+// checkDatabase refuses a schema that is too old or too new, and warns about an unexpected superuser login.
 func (r *Replica) checkDatabase(ctx context.Context, d *database) error {
 	if err := d.store.Operate.CheckSchema(ctx); err != nil {
 		return err
 	}
 	login, super, err := pgcheck.SuperuserLogin(ctx, d.store.DB.Work())
-	if super {
+	if super && !r.options.Expected["A2AD_DATABASE_URL"] {
 		r.log.WarnContext(ctx,
 			"A2AD_DATABASE_URL logs in as a superuser; a member of a2a_app and a2a_worker suffices", "login", login)
 	}

@@ -104,12 +104,12 @@ func pushPolicy(cfg *config.Config, p public) (push.Policy, error) {
 	}, nil
 }
 
-// warnOpenings logs where webhooks may go that they usually may not.
+// warnOpenings logs where webhooks may go that they usually may not, unless that is expected.
 func (r *Replica) warnOpenings(ctx context.Context) {
-	if len(r.cfg.PushAllowCIDRs) > 0 {
+	if len(r.cfg.PushAllowCIDRs) > 0 && !r.options.Expected["A2AD_PUSH_ALLOW_CIDRS"] {
 		r.log.WarnContext(ctx, "webhooks may go to private addresses", "A2AD_PUSH_ALLOW_CIDRS", r.cfg.PushAllowCIDRs)
 	}
-	if r.cfg.PushAllowHTTP {
+	if r.cfg.PushAllowHTTP && !r.options.Expected["A2AD_PUSH_ALLOW_HTTP"] {
 		r.log.WarnContext(ctx, "webhooks may go over http", "A2AD_PUSH_ALLOW_HTTP", "on")
 	}
 	if proxy := string(r.cfg.PushProxy); proxy != "" {

@@ -45,7 +45,7 @@ func openListeners(cfg *config.Config) (_ *listeners, err error) {
 	return l, nil
 }
 
-// listen opens the listener of a setting. Its errors name the setting, and the flag for another port.
+// listen opens the listener of a setting. Its errors name the setting, and how to choose another port.
 func listen(setting string, at config.Listen) (net.Listener, error) {
 	l, err := net.Listen("tcp", string(at))
 	if err == nil {
@@ -54,8 +54,8 @@ func listen(setting string, at config.Listen) (net.Listener, error) {
 	flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(setting, "A2AD_")), "_", "-")
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s: another process listens on %s: stop it, or choose another port with %s HOST:PORT",
-			setting, at, flag)
+		return nil, fmt.Errorf("%s: another process listens on %s: "+
+			"stop it, or choose another port with %s HOST:PORT, or set %s", setting, at, flag, setting)
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("%s: this user may not listen on %s: choose a port of at least 1024 with %s HOST:PORT",
 			setting, at, flag)

@@ -17,8 +17,8 @@ func TestBusyPortErrorSaysWhatToDo(t *testing.T) {
 	defer busy.Close()
 	at := busy.Addr().String()
 	_, err = listen("A2AD_ADMIN_LISTEN", config.Listen(at))
-	want := "A2AD_ADMIN_LISTEN: another process listens on " + at +
-		": stop it, or choose another port with --admin-listen HOST:PORT"
+	want := "A2AD_ADMIN_LISTEN: another process listens on " + at + ": stop it, or choose another port " +
+		"with --admin-listen HOST:PORT, or set A2AD_ADMIN_LISTEN"
 	if err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	Environ []string // for the commands of agents, and for the export of traces; without secrets
 	Log     *slog.Logger
 	Reload  Reload
+	// Expected names settings that the command chose by itself. The log has no warning about what they permit.
+	Expected map[string]bool
 }
 
 // Reload says how a replica reads its agent files again.
