@@ -29,20 +29,34 @@ RACE ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{ \
+		n = split($$2, words, " "); line = sprintf("  %-18s", $$1); \
+		for (i = 1; i <= n; i++) { \
+			if (length(line " " words[i]) > 79) { print line; line = sprintf("%20s", "") } \
+			line = line " " words[i] \
+		} \
+		print line }' $(MAKEFILE_LIST)
+
+.PHONY: have-go
+have-go:
+	@case "$$(GOTOOLCHAIN=local $(GO) version 2>/dev/null)" in \
+	"") echo "go not found: install Go 1.21 or newer, https://go.dev/dl" >&2; exit 1 ;; \
+	*" go1."[0-9][.\ ]*|*" go1.1"[0-9]*|*" go1.20"*) \
+		echo "$$(GOTOOLCHAIN=local $(GO) version) is too old: install Go 1.21 or newer, https://go.dev/dl" >&2; exit 1 ;; \
+	esac
 
 .PHONY: run
-run: ## Build a2ad, find or install PostgreSQL, and start a local server (ARGS="--listen …")
+run: have-go ## Build a2ad, find or install PostgreSQL, and start a local server (ARGS="--listen …")
 	@scripts/ensure-postgres.sh run
 	@$(MAKE) --no-print-directory build
 	@exec ./bin/a2ad dev $(ARGS)
 
 .PHONY: build
-build: ## Build bin/a2ad, static and stamped with its version
+build: have-go ## Build bin/a2ad, static and stamped with its version
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/a2ad ./cmd/a2ad
 
 .PHONY: test
-test: ## Run all tests; finds or installs PostgreSQL first (RACE=1, PKGS=./internal/store, TESTFLAGS=-v)
+test: have-go ## Run all tests; finds or installs PostgreSQL first (RACE=1, PKGS=./internal/store, TESTFLAGS=-v)
 	@scripts/ensure-postgres.sh test
 	$(GO) test $(if $(RACE),-race )-timeout 25m $(TESTFLAGS) $(PKGS)
 
