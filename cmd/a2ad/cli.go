@@ -17,11 +17,14 @@ import (
 // see config.Setting.
 type cli struct {
 	Help helpFlag `short:"h" help:"Show the help of a command."`
+	// Many programs have this flag, so users try it before they find the command.
+	ShowVersion versionFlag `name:"version" hidden:"" help:"Show the version."`
 
 	Dev DevCmd `cmd:"" group:"server" help:"Run a server with its own PostgreSQL and two demo agents, to try a2ad."`
 
 	Serve  ServeCmd  `cmd:"" group:"server" help:"Run a server on a PostgreSQL database."`
 	Config ConfigCmd `cmd:"" group:"server" help:"Show every setting, its value and its source."`
+	Agent  AgentCmd  `cmd:"" group:"server" help:"Check agent files."`
 	Health HealthCmd `cmd:"" group:"server" name:"healthcheck" help:"Check whether a running server is ready."`
 
 	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
@@ -34,7 +37,6 @@ type cli struct {
 	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Create, list and revoke API keys."`
 	Keys    KeysCmd    `cmd:"" group:"operator" help:"Rotate the keys that encrypt stored secrets."`
 	Migrate MigrateCmd `cmd:"" group:"operator" help:"Apply or roll back database migrations."`
-	Agent   AgentCmd   `cmd:"" group:"operator" help:"Check agent files."`
 
 	Completion CompletionCmd `cmd:"" group:"about" help:"Generate shell completion."`
 	Version    VersionCmd    `cmd:"" group:"about" help:"Show the version."`
@@ -46,7 +48,7 @@ To try it, run "a2ad dev" and follow the instructions that it prints.
 
 Exit codes: 0 success; 1 failure; 2 invalid command line or configuration;
 3 the task failed, was rejected or was canceled; 4 the task waits for input
-or authentication; 130 interrupted.`
+or authentication; 130 interrupted. Doctor differs: 1 warnings, 2 faults.`
 
 var helpGroups = []kong.Group{
 	{Key: "commands", Title: "Commands:"},
@@ -82,6 +84,9 @@ func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong
 	}
 	for _, node := range k.Model.Children {
 		describeSettings(node, node.Name == "dev")
+		if node.Name == "serve" {
+			hideDevSettings(node)
+		}
 	}
 	return k, nil
 }
@@ -98,6 +103,17 @@ func describeSettings(node *kong.Node, dev bool) {
 	}
 }
 
+// hideDevSettings hides the flags that have no effect on serve, which starts no PostgreSQL. They are accepted, because
+// their variables are.
+func hideDevSettings(serve *kong.Node) {
+	for _, f := range serve.Flags {
+		if f.Name == "data-dir" || f.Name == "pg-bindir" {
+			f.Hidden = true
+		}
+	}
+}
+
+// errHelpShown ends the parsing: the help, or the version, is what the user asked for.
 var errHelpShown = errors.New("help shown")
 
 // helpFlag prints the help of its command. Unlike the flag of kong, it ends parsing with an error and
@@ -106,6 +122,16 @@ type helpFlag bool
 
 func (helpFlag) BeforeReset(kctx *kong.Context) error {
 	if err := kctx.PrintUsage(false); err != nil {
+		return err
+	}
+	return errHelpShown
+}
+
+// versionFlag does what the command version does.
+type versionFlag bool
+
+func (versionFlag) BeforeReset(app *App) error {
+	if err := (&VersionCmd{}).Run(app); err != nil {
 		return err
 	}
 	return errHelpShown

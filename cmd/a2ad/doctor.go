@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/doctor"
@@ -59,8 +60,10 @@ func (c *DoctorCmd) Run(ctx context.Context, app *App) error {
 	return c.print(app, d.Findings)
 }
 
-// findingIndent is the column at which the text of a finding begins.
-const findingIndent = 23
+const (
+	findingIndent = 23 // the column at which the text of a finding begins
+	narrowIndent  = 4  // the same for what to do, where that is too long for its line
+)
 
 var levelColors = map[string]string{
 	doctor.LevelOK: "32", doctor.LevelNote: "36", doctor.LevelWarning: "1;33", doctor.LevelFault: "1;31",
@@ -103,7 +106,16 @@ func printFinding(app *App, x doctor.Finding) {
 	level := paint.SGR(levelColors[x.Level], x.Level) + strings.Repeat(" ", len(doctor.LevelWarning)-len(x.Level))
 	text := term.Wrap(term.Cell(x.Text), findingIndent, app.Width())
 	fmt.Fprintf(app.Stdout, "%s  %-12s  %s\n", level, x.Check, text)
-	if x.Fix != "" { // not wrapped, because people copy it
-		fmt.Fprintf(app.Stdout, "%*s%s\n", findingIndent, "", paint.Dim(term.Cell(x.Fix)))
+	if x.Fix == "" {
+		return
+	}
+	// What to do is not wrapped, because people copy it. If it is too long, each statement gets its own line, further
+	// to the left.
+	indent, fix := findingIndent, []string{term.Cell(x.Fix)}
+	if width := app.Width(); width > 0 && indent+utf8.RuneCountInString(fix[0]) > width {
+		indent, fix = narrowIndent, strings.SplitAfter(fix[0], "; ")
+	}
+	for _, line := range fix {
+		fmt.Fprintf(app.Stdout, "%*s%s\n", indent, "", paint.Dim(strings.TrimSuffix(line, " ")))
 	}
 }

@@ -199,6 +199,10 @@ func TestVersion(t *testing.T) {
 	if !regexp.MustCompile(`^a2ad \S+( \(\S+\))? go1\.\S+ \w+/\w+\n$`).MatchString(i.stdout) || i.code != exitOK {
 		t.Errorf("%q, exit code %d", i.stdout, i.code)
 	}
+	line := i.stdout
+	if i.run(t, "--version"); i.code != exitOK || i.stdout != line {
+		t.Errorf("--version: exit code %d, %q, want %q", i.code, i.stdout, line)
+	}
 	i.run(t, "version", "-o", "json")
 	form := regexp.MustCompile(
 		`^\{"version":"[^"]+",("commit":"[^"]+",)?"go":"go1\.[^"]+","os":"\w+","arch":"\w+"\}\n$`)

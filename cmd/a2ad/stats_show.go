@@ -33,7 +33,7 @@ func showWork(s *term.Sections, o *operate.Overview) {
 			}
 			return []string{term.Cell(q.Agent), term.Number(q.Waiting), term.Number(q.Due), oldest}
 		}))
-	s.Table("Workers", []string{"WORKER", "RUNNING", "LEASE EXPIRED"},
+	s.Table("Busy workers", []string{"WORKER", "RUNNING", "LEASE EXPIRED"},
 		listOf(o.Workers, func(w operate.WorkerLoad) []string {
 			return []string{term.Cell(w.Worker), term.Number(w.Running), term.Number(w.Expired)}
 		}))
