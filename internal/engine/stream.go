@@ -264,9 +264,9 @@ func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 }
 
 // resume starts s after the event that the client saw last: with the next event, or with the task
-// as of that event. If the log has no such event with that uid, because it is from another server
-// or was lost in a failover, the client gets a snapshot that says so. It never gets other events
-// under numbers that it has seen.
+// as of that event. The log may have no such event with that uid, because it is from another server
+// or was lost in a failover. Then the client gets a snapshot that says so. It never gets other
+// events under numbers that it has seen.
 func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	seq, short, ok := sse.ParseID(s.rules.LastEventID)
 	if ok {

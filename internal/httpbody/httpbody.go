@@ -41,8 +41,8 @@ func CheckType(h http.Header, mediaTypes ...string) error {
 //
 // Errors are *a2a.Error: CodeTooLarge for more than limit bytes, CodeParse for a body that ends
 // early, and the refusals of the budget. If the context of r ends while Read waits for memory, the
-// error is CodeParse too. Read marks the connection to be closed when it leaves the rest of the
-// body unread, because the server would otherwise have to read it before the next request.
+// error is CodeParse too. If Read leaves the rest of the body unread, it marks the connection to be
+// closed. Otherwise the server would have to read the rest before the next request.
 func Read(w http.ResponseWriter, r *http.Request, lease *budget.Lease, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(w, limit)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// wholeEvery is how often all tasks are read again, to find tasks that were missed, for instance because they were
-	// stored long after they had got their ids.
+	// wholeEvery is how often all tasks are read again. This finds tasks that were missed, for
+	// instance because they were stored long after they had got their ids.
 	wholeEvery = 24 * time.Hour
 	// wholeSoon replaces wholeEvery while more tasks must be read again than marks keep.
 	wholeSoon = time.Hour
@@ -62,8 +62,8 @@ func (m *marks) rule(agent string) a2a.Retention {
 	return m.others
 }
 
-// scanned notes a step of the scan of a level. The scan of the youngest level from the start also reads the tasks of
-// all other ages, so the other scans begin where that one found younger tasks.
+// scanned records a step of the scan of a level. The scan of the youngest level from the start also
+// reads the tasks of all other ages. So the other scans begin where that one found younger tasks.
 func (m *marks) scanned(i int, got *tasks.Retired, now time.Time) {
 	for j := range m.levels {
 		if l := &m.levels[j]; l.fresh {

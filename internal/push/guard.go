@@ -49,9 +49,9 @@ const DefaultMaxURL = 2 << 10
 // HTTP to mail servers and databases, some of which half understand it.
 func DefaultPorts() []PortRange { return []PortRange{{80, 80}, {443, 443}, {8000, 8999}} }
 
-// denied4 are the addresses that the IANA registry of IPv4 special-purpose addresses does not call globally reachable,
-// with the AS112, AMT and 6to4 relay blocks, multicast and class E, and one public address that serves the secrets of
-// machines in a cloud (Azure).
+// denied4 are the addresses that the IANA registry of IPv4 special-purpose addresses does not call
+// globally reachable. The AS112, AMT and 6to4 relay blocks, multicast and class E are denied too.
+// So is one public address that serves the secrets of machines in a cloud (Azure).
 var denied4 = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"168.63.129.16/32", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24",

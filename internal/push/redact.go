@@ -40,8 +40,9 @@ func newRedactor(secrets ...string) redactor {
 	return r
 }
 
-// clean returns the first keep bytes of data, with [redacted] instead of secrets. It searches all of data, so that it
-// also hides the first half of a secret that crosses the cut, or that ends data because the rest was not read.
+// clean returns the first keep bytes of data, with [redacted] instead of secrets. It searches all
+// of data. So it also hides the first half of a secret that crosses the cut, or that ends data
+// because the rest was not read.
 func (r redactor) clean(data []byte, keep int) []byte {
 	hidden := make([]bool, len(data))
 	for _, s := range r.secrets {

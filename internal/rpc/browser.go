@@ -23,7 +23,7 @@ const (
 // guarded protects the server from web pages that use a visitor's browser. A page of another origin
 // can change nothing unless its origin is configured, and can read nothing (CORS).
 // A server without credentials also requires browsers to address it as localhost or by its public
-// name, because any other name may have been pointed at this machine (DNS rebinding). Programs that
+// name. An attacker may have pointed any other name at this machine (DNS rebinding). Programs that
 // are no browsers are not affected.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()

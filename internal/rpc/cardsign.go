@@ -18,7 +18,7 @@ type CardSigner interface {
 	SignCard(canonical []byte) (key, protected, signature string, err error)
 }
 
-// signable returns a card that can be signed. It leaves out members that are false, and gives
+// signable returns a card that can be signed. It leaves out members that are false. It gives
 // requirements without scopes the scopes that clients need, because implementations read an empty
 // list in two ways.
 func signable(c a2a.Card) a2a.Card {

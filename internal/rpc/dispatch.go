@@ -16,9 +16,9 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// This file carries out operations for any binding. A binding (JSON-RPC, REST, gRPC) makes a call
-// for each request, signs the client in, lets a codec decode the operation, and passes it to serve.
-// The result comes back through the front of the binding:
+// This file carries out operations for any binding (JSON-RPC, REST, gRPC). A binding makes a call
+// for each request and signs the client in. Then it lets a codec decode the operation, and passes
+// it to serve. The result comes back through the front of the binding:
 //
 //	c := &call{s: s, front: f, rec: rec, agent: agent, gen: gen, header: r.Header, reply: w.Header()}
 //	defer c.leave()
@@ -48,9 +48,9 @@ type items interface {
 	gap() error
 	// ping keeps the connection alive.
 	ping() error
-	// end is called once. why is nil after the last item, engine.ErrDraining if the client should
-	// come back later, and an *auth.Error if it may come back with other credentials. Otherwise it
-	// is the error that ended the stream.
+	// end is called once. why is nil after the last item, and engine.ErrDraining if the client
+	// should come back later. It is an *auth.Error if the client may come back with other
+	// credentials. Otherwise it is the error that ended the stream.
 	end(why error) error
 }
 
@@ -167,8 +167,8 @@ func (c *call) chooseAgent(name string) error {
 	return nil
 }
 
-// permit refuses an operation if the caller lacks a scope, if the credentials are not for the
-// agent, or if the request lacks an extension that the agent requires.
+// permit refuses an operation if the caller lacks a scope, or if the credentials are not for the
+// agent. It also refuses a request without an extension that the agent requires.
 func (c *call) permit(op a2a.Op) error {
 	for _, scope := range scopesOf(op) {
 		if !c.principal.Has(scope) {

@@ -10,9 +10,9 @@ import (
 // idleTimeout is how long a connection may stay without a request once the server stops.
 const idleTimeout = time.Second
 
-// idleConns holds the accepted connections that have sent nothing yet. At shutdown net/http would
-// drop the first request of such a connection, or wait seconds for one that never comes, as with
-// the spare connections of clients.
+// idleConns holds the accepted connections that have sent nothing yet, such as the spare
+// connections of clients. At shutdown net/http would drop the first request of such a connection,
+// or wait seconds for one that never comes.
 type idleConns struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // guarded by mu

@@ -11,9 +11,9 @@ import (
 	"github.com/a2ad/a2ad/internal/budget"
 )
 
-// This file serves gRPC calls, either on the port of the API, where the content type tells them
-// from other requests, or on a port of their own (decision 49). The HTTP server owns the
-// connections in both cases, so its limits, certificates and shutdown apply to calls too.
+// This file serves gRPC calls, either on the port of the API or on a separate port (decision 49).
+// On a shared port, the content type distinguishes calls from other requests. The HTTP server owns
+// the connections in both cases, so its limits, certificates and shutdown apply to calls too.
 
 // Share makes Serve answer calls to b too: over TLS if the client chooses HTTP/2, and without TLS
 // if the client speaks HTTP/2 from the start. Call it before Serve. b must not be served elsewhere.

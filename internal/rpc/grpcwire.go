@@ -13,9 +13,9 @@ import (
 )
 
 // This file controls how a call reads and writes. gRPC's HTTP handler reads ahead of what a method
-// needs and keeps all of it. It neither limits its writes nor reports when they are done. So its
-// body and its writer are ours: nothing is read before it is known whose memory it takes, every
-// piece draws memory before it is read, and every message has a write deadline.
+// needs and keeps all of it. It neither limits its writes nor reports when they are done. So the
+// server supplies its own body and writer. They read nothing before it is known whose memory it
+// takes. Every piece draws memory before it is read, and every message has a write deadline.
 
 // callWire is the body and the writer of one call.
 type callWire struct {
@@ -39,8 +39,8 @@ var (
 )
 
 // callBody is the body of a call: one message, or several in calls of other services. gRPC
-// allocates a buffer for each piece whatever its size, so a piece is passed on only when it is full
-// or the message is complete.
+// allocates a buffer for each piece, whatever its size. So a piece is passed on only when it is
+// full or the message is complete.
 type callBody struct {
 	io.ReadCloser
 	most    int64 // size limit of the message; for several messages, of all buffers together

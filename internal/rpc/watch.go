@@ -18,8 +18,9 @@ import (
 type Watch struct {
 	// Request is called when a request or call has been answered.
 	Request func(Request)
-	// Sent is called when a stream has sent an event, with the time since its commit, by the clocks
-	// of the database and of this process. Events from before the stream began do not count.
+	// Sent is called when a stream has sent an event, with the time since its commit. The time
+	// comes from the clocks of the database and of this process. Events from before the stream
+	// began do not count.
 	Sent func(behind time.Duration)
 	// SlowReader is called when a stream was cut off because its client read too slowly.
 	SlowReader func()

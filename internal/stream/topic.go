@@ -216,8 +216,8 @@ func newest(ring []*Item, limit int) (n, size int) {
 	return n, size
 }
 
-// after returns the known events after seq. Without any, mustRead says that they must be read from the log, gone that
-// no further ones will come, and changed is closed when there are more.
+// after returns the known events after seq. Without any, mustRead says that they must be read from
+// the log, and gone that no further ones will come. changed is closed when there are more.
 func (t *topic) after(seq int64) (items []*Item, mustRead, gone bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

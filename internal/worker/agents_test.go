@@ -81,7 +81,7 @@ func TestLeasesOfAddedAgentsAreRenewed(t *testing.T) {
 	receive(t, "run", g.started)
 	renewed := func(after string) {
 		t.Helper()
-		f.waitFor2(
+		f.waitQuery(
 			"SELECT (SELECT lease_until FROM a2a.task_leases) > " +
 				"(SELECT claimed_at + interval '3 seconds' + interval '" + after + "' FROM a2a.task_attempts)",
 		)

@@ -173,8 +173,8 @@ func TestUnneededCancelsAreDeleted(t *testing.T) {
 	}
 	e.agentFunc = asks()
 	p := f.start(config(nil, agents...))
-	if _, err := f.Tasks.Cancel(t.Context(), ann, "",
-		f.waiting("b")); err != nil { // delivered after the others are deleted
+	// Delivered after the others are deleted.
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "", f.waiting("b")); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, "cancel", e.delivered)

@@ -105,8 +105,8 @@ func (r *run) whyLost(ctx context.Context) error {
 	return executor.ErrLeaseLost
 }
 
-// finishLost is the end of a run that has lost its lease, or could not renew it. If it could not renew it, for
-// instance because the database was unreachable for longer than the lease, the task is released before the rescue
+// finishLost is the end of a run that has lost its lease, or could not renew it. In the second
+// case, for instance because the database was unreachable, it releases the task before the rescue
 // charges an attempt for it. If another worker has the lease, the release changes nothing.
 func (r *run) finishLost(ctx context.Context) (outcome string, err error) {
 	if errors.Is(r.whyLost(ctx), executor.ErrCanceled) {

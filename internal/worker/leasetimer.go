@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// leaseTimer ends a run whose lease was not renewed in time. It trusts a lease for two thirds of its length,
-// counted by the local clock from when the claim or the last successful renewal was sent. So the run ends while
-// the lease still keeps other workers out.
+// leaseTimer ends a run whose lease was not renewed in time. It trusts a lease for two thirds of
+// its length. By the local clock, this time starts when the claim or the last successful renewal
+// was sent. So the run ends while the lease still keeps other workers out.
 type leaseTimer struct {
 	ttl     time.Duration
 	expired func() // called by the timer's goroutine, without mu

@@ -42,9 +42,9 @@ func TestLeaseIsCountedFromBeforeTheClaim(t *testing.T) {
 	// The claim does not read messages, the input does.
 	release := f.hold("LOCK TABLE a2a.messages IN ACCESS EXCLUSIVE MODE")
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL, c.Limits.MaxAttempts = ttl, 1 }, agent("a", g)))
-	f.waitFor2("SELECT EXISTS (SELECT FROM a2a.task_leases WHERE lease_until < clock_timestamp())")
+	f.waitQuery("SELECT EXISTS (SELECT FROM a2a.task_leases WHERE lease_until < clock_timestamp())")
 	release()
-	p.stop() // when it has seen to what it claimed
+	p.stop() // returns when the claimed task was handled
 	if len(g.started) != 0 {
 		t.Error("the run began although its lease was over")
 	}
@@ -64,7 +64,7 @@ func TestRenewalKeepsALongRun(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	claimed := value[time.Time](f, "SELECT lease_until FROM a2a.task_leases")
-	f.waitFor2(
+	f.waitQuery(
 		"SELECT (SELECT lease_until FROM a2a.task_leases) > " +
 			"(SELECT claimed_at + interval '1200 milliseconds' FROM a2a.task_attempts)",
 	)

@@ -138,8 +138,8 @@ func TestStopReleasesTasksAfterTheDrain(t *testing.T) {
 	next.stop()
 }
 
-// waitFor2 waits until a query is true. The test has locked what a snapshot would read.
-func (f *fixture) waitFor2(query string) {
+// waitQuery waits until a query is true. The test has locked what a snapshot would read.
+func (f *fixture) waitQuery(query string) {
 	f.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -286,7 +286,7 @@ func TestPoolSubscribesBeforeItsFirstPoll(t *testing.T) {
 
 func (f *fixture) waitBlocked() {
 	f.t.Helper()
-	f.waitFor2(
+	f.waitQuery(
 		"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')",
 	)
 }

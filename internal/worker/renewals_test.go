@@ -115,7 +115,7 @@ func TestRenewalWithoutAnAnswerIsRepeatedInTime(t *testing.T) {
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	f.waitFor2(
+	f.waitQuery(
 		"SELECT lease_until > claimed_at + interval '11 seconds' OR lease_until < clock_timestamp() " +
 			"FROM a2a.task_leases JOIN a2a.task_attempts USING (task_id)",
 	)

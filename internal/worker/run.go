@@ -35,8 +35,9 @@ type run struct {
 	losing    bool // guarded by mu; a renewal found its lease lost and is about to end it
 }
 
-// beginLosing reports whether the caller is to end the run because its lease is lost. It is not if the last write
-// of the run is under way, which removes the lease itself, or if another goroutine ends the run already.
+// beginLosing reports whether the caller must end the run because its lease is lost. It returns
+// false if the last write of the run is in progress, which removes the lease itself. It also
+// returns false if another goroutine already ends the run.
 func (r *run) beginLosing() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -115,7 +115,7 @@ func TestErrorsAreRetriedUntilTheLastAttempt(t *testing.T) {
 			}),
 			"attempt 3 of 3: the agent panicked",
 		},
-		// Must not be confused with the database.
+		// An error of the agent that looks like one of the database.
 		{
 			"an error that says unavailable",
 			failing(a2a.Errorf(a2a.CodeUnavailable, "upstream is down"), chunk("x", "part")),

@@ -9,9 +9,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// Reserve reserves a slot for a task of an agent that is being submitted, so that the task need not wait in the
-// queue and be claimed from there. It refuses while more tasks of the agent may wait than there was room for,
-// because they came first. A task that is entering the queue at the same time may be overtaken. It also refuses
+// Reserve reserves a slot for a task of an agent that is being submitted, so that no claim is
+// needed. It refuses while more tasks of the agent may wait than there was room for, because they
+// came first. A task that enters the queue at the same time may be overtaken. Reserve also refuses
 // for an agent with a concurrency limit, which only the claim can enforce over all replicas.
 func (p *Pool) Reserve(agent string) (tasks.Slot, bool) {
 	q := p.agents.find(agent)

@@ -123,8 +123,8 @@ func (a *API) SetAgents(list []*a2a.Agent) {
 	a.byName.Store(&next)
 }
 
-// Attempts returns how many runs this process has given to remote workers since it started, and how
-// many of each agent ended in each of attempt.RemoteOutcomes.
+// Attempts returns how many runs this process has given to remote workers since it started. It also
+// returns how many of each agent ended in each of attempt.RemoteOutcomes.
 func (a *API) Attempts() (claimed int64, ended map[attempt.End]int64) {
 	return a.claims.Load(), a.tally.All()
 }
