@@ -79,7 +79,7 @@ func TestDatabaseOfDev(t *testing.T) {
 		t.Error(err)
 	}
 	if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitOK {
-		t.Errorf("beside a running server: exit code %d, %s", i.code, i.stderr)
+		t.Errorf("next to a running server: exit code %d, %s", i.code, i.stderr)
 	}
 	if err := srv.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)

@@ -175,27 +175,27 @@ func TestDoctorLooksForTheServer(t *testing.T) {
 	at := strings.TrimPrefix(srv.URL, "http://")
 	i := invocation{env: []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_LISTEN=" + at,
 		"A2AD_ADMIN_LISTEN=127.0.0.1:" + at[strings.LastIndex(at, ":")+1:], "A2AD_PUBLIC_URL=" + srv.URL}}
-	look := func() map[string]string {
+	check := func() map[string]string {
 		i.run(t, "doctor", "-o", "json")
 		return i.levels(t)
 	}
 	i.env[2] = "A2AD_ADMIN_LISTEN=localhost:" + at[strings.LastIndex(at, ":")+1:] // the same port under another name
-	if found := look(); found["ok api"] == "" || found["ok admin"] == "" || found["ok public url"] == "" {
+	if found := check(); found["ok api"] == "" || found["ok admin"] == "" || found["ok public url"] == "" {
 		t.Errorf("a good server: %v", found)
 	}
 	ready, name = false, ""
-	if found := look(); found["fault api"] == "" || found["fault admin"] == "" || found["fault public url"] == "" {
+	if found := check(); found["fault api"] == "" || found["fault admin"] == "" || found["fault public url"] == "" {
 		t.Errorf("a bad server: %v", found)
 	}
 	i.env[3] = "A2AD_PUBLIC_URL=http://a2ad.invalid"
 	srv.Close()
-	found := look()
+	found := check()
 	if found["warning api"] == "" || found["warning admin"] == "" || found["fault public url"] == "" ||
 		!strings.Contains(found["warning public url"], "not https") {
 		t.Errorf("no server: %v", found)
 	}
 	i.env[1], i.env[3] = "A2AD_LISTEN=0.0.0.0:1", "A2AD_PUBLIC_URL="
-	if found := look(); found["warning public url"] == "" {
+	if found := check(); found["warning public url"] == "" {
 		t.Errorf("no public URL: %v", found)
 	}
 }

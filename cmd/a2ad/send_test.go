@@ -181,7 +181,7 @@ func TestSendScreens(t *testing.T) {
 		{"reply", []string{"reply"}},
 		{"cut", []string{"cut"}},
 		{"resume", []string{"--resume", taskID}},
-		{"resume-behind", []string{"--resume", taskID, "--last-event-id", "4-aaaaaaaa"}},
+		{"resume-after", []string{"--resume", taskID, "--last-event-id", "4-aaaaaaaa"}},
 		{"no-stream", []string{"hello", "--no-stream"}},
 		{"no-blocking", []string{"hello", "--blocking=false"}},
 		{"cancel", []string{"--cancel", taskID}},

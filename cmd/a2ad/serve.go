@@ -39,8 +39,8 @@ func (c *ServeCmd) check() []config.Fault {
 
 // Run serves until the context ends.
 func (c *ServeCmd) Run(ctx context.Context, app *App) error {
-	told := ctx
-	ctx, stop := outlive(told, c.DrainDelay)
+	untilSignal := ctx
+	ctx, stop := outlive(untilSignal, c.DrainDelay)
 	defer stop()
 	o, closeOptions, err := app.replicaOptions(&c.Config, nil, stop)
 	defer closeOptions()
@@ -51,13 +51,13 @@ func (c *ServeCmd) Run(ctx context.Context, app *App) error {
 	if err != nil {
 		return err
 	}
-	switch err := r.Connect(ctx, told); {
+	switch err := r.Connect(ctx, untilSignal); {
 	case errors.Is(err, replica.ErrStopped):
 		return nil
 	case err != nil:
 		return err
 	}
-	return r.Run(ctx, told)
+	return r.Run(ctx, untilSignal)
 }
 
 // replicaOptions reads the agent files and prints their warnings. Until closed is called, SIGHUP does not end the

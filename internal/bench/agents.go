@@ -110,7 +110,7 @@ func (b *bench) pickups(ctx context.Context, url string, tasks int) error {
 		Detail: fmt.Sprintf("from the task's row to its claim, %d tasks of as many agents one after the other; "+
 			"median %.1f ms, longest %.1f ms", tasks, median, worst),
 	})
-	return b.settled(ctx, url)
+	return b.checkFinished(ctx, url)
 }
 
 // transactions returns the transactions per second of a database over a span.

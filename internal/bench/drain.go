@@ -101,7 +101,7 @@ func (b *bench) drainOnce(ctx context.Context, taskList int) (perSecond, own, pg
 	}
 	u := after.minus(before)
 	return float64(n) / took.Seconds(), float64(u.own.Microseconds()) / float64(n),
-		float64(u.postgres.Microseconds()) / float64(n), b.settled(ctx, url)
+		float64(u.postgres.Microseconds()) / float64(n), b.checkFinished(ctx, url)
 }
 
 // fill submits the given number of tasks concurrently.

@@ -57,7 +57,7 @@ func (b *bench) observe(ctx context.Context) error {
 	f.Detail = fmt.Sprintf("blocking sends, 16 at once: %s against %s ms of server and PostgreSQL",
 		number(median(with)), number(median(without)))
 	b.report.add(f)
-	return b.settled(ctx, url)
+	return b.checkFinished(ctx, url)
 }
 
 // observedCost returns the CPU time per task of a server under load, which is scraped once if it has metrics.

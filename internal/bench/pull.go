@@ -65,7 +65,7 @@ func (b *bench) pull(ctx context.Context) error {
 	if err := b.pullPickup(ctx, p, srv, url); err != nil {
 		return err
 	}
-	return b.settled(ctx, url)
+	return b.checkFinished(ctx, url)
 }
 
 func (b *bench) workerKey(ctx context.Context, database string) (string, error) {

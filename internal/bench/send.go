@@ -34,7 +34,7 @@ func (b *bench) send(ctx context.Context) error {
 	if err := b.sendOpen(ctx, s, key); err != nil {
 		return fmt.Errorf("open loop: %w", err)
 	}
-	return b.settled(ctx, url)
+	return b.checkFinished(ctx, url)
 }
 
 // walStat is what the database has written and committed.
@@ -163,8 +163,8 @@ func (b *bench) sendOpen(ctx context.Context, s *server, key string) error {
 	return nil
 }
 
-// settled checks the database after the load: every task has ended and every log is whole.
-func (b *bench) settled(ctx context.Context, url string) error {
+// checkFinished checks the database after the load: every task has ended and every log is whole.
+func (b *bench) checkFinished(ctx context.Context, url string) error {
 	bad, err := b.queryInt(ctx, url, `SELECT count(*) FROM a2a.tasks t
 		WHERE t.state < 100 OR (SELECT count(*) FROM a2a.task_events e WHERE e.task_id = t.id) <> t.last_seq
 		OR EXISTS (SELECT FROM a2a.task_ready r WHERE r.task_id = t.id) OR EXISTS (SELECT FROM a2a.task_leases l

@@ -153,12 +153,12 @@ func (b *bench) delays(ctx context.Context, url string, seen []arrivals) ([]time
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	type place struct {
+	type position struct {
 		task string
 		seq  int64
 	}
-	committed := make(map[place]time.Time)
-	var p place
+	committed := make(map[position]time.Time)
+	var p position
 	var at time.Time
 	//nolint:rowserrcheck // ForEachRow returns it
 	rows, err := conn.Query(ctx, `SELECT e.task_id::text, e.seq, e.committed_at FROM audit.event e WHERE e.seq > 1`)
@@ -177,7 +177,7 @@ func (b *bench) delays(ctx context.Context, url string, seen []arrivals) ([]time
 			if seq == 1 {
 				continue
 			}
-			at, ok := committed[place{a.task, seq}]
+			at, ok := committed[position{a.task, seq}]
 			if !ok {
 				return nil, fmt.Errorf("void: event %d of task %q is not in the log", seq, a.task)
 			}

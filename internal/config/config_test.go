@@ -110,7 +110,7 @@ func testSetting(t *testing.T, name, sample, bad string) {
 	if s = find(); s.Flag != "" {
 		v, faults = one(s, Flags{s.Flag: sample}, Environ{name: "wrong"})
 		if len(faults) > 0 || v.Source != "flag --"+s.Flag || format(s.field) != inEnv {
-			t.Errorf("flag beside environment: %q from %q, %v", format(s.field), v.Source, faults)
+			t.Errorf("a flag and the environment: %q from %q, %v", format(s.field), v.Source, faults)
 		}
 	}
 

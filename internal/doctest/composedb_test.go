@@ -59,7 +59,7 @@ func TestComposeDatabase(t *testing.T) {
 			t.Fatalf("secret %s: %q, %v", path, data, err)
 		}
 		if info, err := os.Stat(filepath.Join(secrets, path)); err != nil || info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("others read %s: %v, %v", path, info.Mode(), err)
+			t.Errorf("other users can read %s: %v, %v", path, info.Mode(), err)
 		}
 		return string(data)
 	}
@@ -97,7 +97,7 @@ func TestComposeDatabase(t *testing.T) {
 	}
 	var sees bool
 	if err := scan(ctx, server, &sees, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')"); err != nil || !sees {
-		t.Errorf("the server's login does not see old transactions of others: %v", err)
+		t.Errorf("the server's login does not see old transactions of other users: %v", err)
 	}
 	var super bool
 	if err := scan(ctx, migrate, &super,

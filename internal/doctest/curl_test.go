@@ -157,7 +157,7 @@ func TestCurl(t *testing.T) {
 	}
 	for _, bad := range [][]string{{"-X", "PUT"}, {"-H"}, {"--retry", "x"}} {
 		if _, err := parseCurl(bad); err == nil {
-			t.Errorf("%v is taken", bad)
+			t.Errorf("%v is accepted", bad)
 		}
 	}
 }

@@ -108,7 +108,8 @@ func do(t *testing.T, s *shell, b *block) {
 	t.Logf("%s:\n%s", b.at(), output)
 	for _, excerpt := range b.shows {
 		if line := missing(excerpt.text, output); line != "" {
-			t.Errorf("%s: the output does not have, at its place, the line\n%s\nbut is\n%s", excerpt.at(), line, output)
+			t.Errorf("%s: the output does not have the line at the expected position\n%s\nbut is\n%s",
+				excerpt.at(), line, output)
 		}
 	}
 }
@@ -188,7 +189,7 @@ func TestMarks(t *testing.T) {
 	}
 	for _, bad := range []string{"```sh\na\n", "<!-- run -->\n\n", "<!-- runs -->\n"} {
 		if _, err := parse("f", bad); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }

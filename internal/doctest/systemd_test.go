@@ -109,7 +109,7 @@ func TestSystemdStepByStep(t *testing.T) {
 	var sees bool
 	if err := scan(ctx, srv.URL("postgres"), &sees,
 		"SELECT pg_has_role('a2ad_server', 'pg_read_all_stats', 'USAGE')"); err != nil || !sees {
-		t.Errorf("the server's login does not see old transactions of others: %v", err)
+		t.Errorf("the server's login does not see old transactions of other users: %v", err)
 	}
 	machine, err := os.MkdirTemp("", "a2ad-machine-")
 	if err != nil {

@@ -237,13 +237,13 @@ func (c *cluster) checkRuns(f *outsideAgents, task string) []action {
 	runs := f.actions("run", task)
 	from := 0
 	for i, d := range runs {
-		place := -1
+		attempt := -1
 		for j, e := range epochs {
 			if e == d.Epoch {
-				place = j
+				attempt = j
 			}
 		}
-		if place < 0 || d.Attempt != place+1 {
+		if attempt < 0 || d.Attempt != attempt+1 {
 			c.t.Errorf("execution %d under claim %d says that it is attempt %d; the record has the claims %v", i+1,
 				d.Epoch, d.Attempt, epochs)
 		}

@@ -121,12 +121,12 @@ var bindings = map[string]func(t *testing.T, r *replica, b badge, task string) (
 		return b.read(t, r, task, http.MethodGet, "/tasks/"+task, "", "1.0")
 	},
 	"0.3 gRPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
-		return b.told(t, r, task, func(ctx context.Context, conn *grpc.ClientConn) (proto.Message, error) {
+		return b.overGRPC(t, r, task, func(ctx context.Context, conn *grpc.ClientConn) (proto.Message, error) {
 			return apb03.NewA2AServiceClient(conn).GetTask(ctx, &apb03.GetTaskRequest{Name: "tasks/" + task})
 		})
 	},
 	"1.0 gRPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
-		return b.told(t, r, task, func(ctx context.Context, conn *grpc.ClientConn) (proto.Message, error) {
+		return b.overGRPC(t, r, task, func(ctx context.Context, conn *grpc.ClientConn) (proto.Message, error) {
 			return apb1.NewA2AServiceClient(conn).GetTask(ctx, &apb1.GetTaskRequest{Id: task})
 		})
 	},
@@ -144,7 +144,7 @@ func (b badge) read(t *testing.T, r *replica, task, method, path, body, version 
 		a.status != http.StatusUnauthorized, fmt.Sprintln(a.status, strings.ReplaceAll(text, task, "ID"))
 }
 
-func (b badge) told(t *testing.T, r *replica, task string,
+func (b badge) overGRPC(t *testing.T, r *replica, task string,
 	call func(context.Context, *grpc.ClientConn) (proto.Message, error)) (found, signedIn bool, words string) {
 	t.Helper()
 	got, st := b.call(t, r, call)
@@ -177,7 +177,7 @@ func checkIsolation(t *testing.T, r *replica, task string, ann badge, others, st
 		}
 		for who, b := range strangers {
 			if found, signedIn, words := ask(t, r, b, task); found || signedIn {
-				t.Errorf("%s: %s is told %s", name, who, words)
+				t.Errorf("%s: %s reads %s", name, who, words)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (c *chaos) judgeAll() chaosVerdict {
 	c.world.mu.Unlock()
 	add(check.Database(ctx, c.db, leaseTTL))
 	add(check.Shown(ctx, c.db, streams))
-	add(check.Told(ctx, c.db, out))
+	add(check.CompareOutside(ctx, c.db, out))
 	add(check.Clients(streams, c.log.Answers()), nil)
 	for _, x := range all {
 		if x.Name == check.Ending && strings.Contains(x.Detail, "without a last event") {

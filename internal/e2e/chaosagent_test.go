@@ -83,7 +83,7 @@ func (w *chaosWorld) receive(out http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.delivered = append(w.delivered, task.ID)
 	deny := len(w.delivered)%8 == 0
-	w.hooked = append(w.hooked, hooked{id: r.Header.Get("Webhook-Id"), body: string(body), taken: !deny})
+	w.hooked = append(w.hooked, hooked{id: r.Header.Get("Webhook-Id"), body: string(body), accepted: !deny})
 	w.mu.Unlock()
 	if deny {
 		out.WriteHeader(http.StatusServiceUnavailable)

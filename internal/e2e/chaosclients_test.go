@@ -215,8 +215,8 @@ func (u *chaosClient) follow(ctx context.Context) error {
 		return events[len(events)-1].ID
 	}
 	task := ""
-	over := func() bool { return len(events) > 0 && events[len(events)-1].Final }
-	for !over() {
+	ended := func() bool { return len(events) > 0 && events[len(events)-1].Final }
+	for !ended() {
 		err := u.patiently(ctx, func() error {
 			stream := u.cl.Stream(ctx, p, client.StreamOptions{LastEventID: last()})
 			if len(events) > 0 && u.draw.IntN(2) == 0 {
@@ -227,7 +227,7 @@ func (u *chaosClient) follow(ctx context.Context) error {
 			if len(events) > 0 {
 				task = events[0].TaskID
 			}
-			if over() {
+			if ended() {
 				return nil
 			}
 			return err

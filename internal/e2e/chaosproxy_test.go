@@ -52,7 +52,7 @@ func isCommit(request []byte) bool    { return bytes.Contains(request, []byte("c
 func isStatement(request []byte) bool { return request[0] == 'B' }
 
 // newChaosProxy returns a proxy in front of the database at a URL, and the URL of the database through the proxy.
-func newChaosProxy(t *testing.T, database string) (p *chaosProxy, behind string) {
+func newChaosProxy(t *testing.T, database string) (p *chaosProxy, proxied string) {
 	t.Helper()
 	cfg, err := pgconn.ParseConfig(database)
 	if err != nil {
@@ -164,16 +164,16 @@ func (p *chaosProxy) accept() {
 }
 
 // pump copies bytes until either side ends, as long as pass allows it.
-func (p *chaosProxy) pump(l *chaosLink, from, to net.Conn, pass func(l *chaosLink, data []byte) (on, over bool)) {
+func (p *chaosProxy) pump(l *chaosLink, from, to net.Conn, pass func(l *chaosLink, data []byte) (forward, cut bool)) {
 	buf := make([]byte, 1<<17)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			on, over := pass(l, buf[:n])
-			if over {
+			forward, cut := pass(l, buf[:n])
+			if cut {
 				break
 			}
-			if on {
+			if forward {
 				if _, err := to.Write(buf[:n]); err != nil && !p.isFrozen(l) {
 					break
 				}
@@ -198,7 +198,7 @@ func (p *chaosProxy) isFrozen(l *chaosLink) bool {
 	return l.frozen
 }
 
-func (p *chaosProxy) requested(l *chaosLink, data []byte) (on, over bool) {
+func (p *chaosProxy) requested(l *chaosLink, data []byte) (forward, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.frozen {
@@ -223,7 +223,7 @@ func (p *chaosProxy) requested(l *chaosLink, data []byte) (on, over bool) {
 	return true, !d.answered
 }
 
-func (p *chaosProxy) answered(l *chaosLink, _ []byte) (on, over bool) {
+func (p *chaosProxy) answered(l *chaosLink, _ []byte) (forward, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !l.frozen, l.mute && !l.frozen

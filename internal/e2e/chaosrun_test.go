@@ -24,14 +24,14 @@ import (
 // chaos is one seed: replicas, clients and faults.
 type chaos struct {
 	*cluster
-	seed  uint64
-	draw  *rand.Rand // source of the faults
-	srv   *devpg.Server
-	proxy *chaosProxy
-	world *chaosWorld
-	slots []*chaosSlot
-	wg    sync.WaitGroup // clients, and faults of replicas that heal later
-	over  atomic.Bool    // replicas may end from now on
+	seed     uint64
+	draw     *rand.Rand // source of the faults
+	srv      *devpg.Server
+	proxy    *chaosProxy
+	world    *chaosWorld
+	slots    []*chaosSlot
+	wg       sync.WaitGroup // clients, and faults of replicas that heal later
+	stopping atomic.Bool    // replicas may end from now on
 
 	mu     sync.Mutex
 	acks   []check.Acknowledged // guarded by mu
@@ -73,10 +73,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		srv: storetest.NewServer(t, map[string]string{"listen_addresses": host, "port": port}),
 	}
 	db := storetest.NewOn(t, c.srv)
-	proxy, behind := newChaosProxy(t, db.URL)
+	proxy, proxied := newChaosProxy(t, db.URL)
 	c.proxy = proxy
 	c.cluster = &cluster{
-		t: t, url: behind, db: db.Pool(t), agents: t.TempDir(), log: &check.Log{},
+		t: t, url: proxied, db: db.Pool(t), agents: t.TempDir(), log: &check.Log{},
 		http:  &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
 		retry: backoff.Policy{Base: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 	}
@@ -128,11 +128,11 @@ func (s *chaosSlot) spawn() {
 	s.mu.Unlock()
 	go func() {
 		<-r.exited
-		if !meant.Load() && !s.c.over.Load() {
+		if !meant.Load() && !s.c.stopping.Load() {
 			s.c.exited("replica %s ended by itself with %v; its log ends: %s", s.name, r.err,
 				lastLines(r.log.tail(), 3))
 		}
-		if !s.c.over.Load() {
+		if !s.c.stopping.Load() {
 			s.spawn()
 		}
 		close(back)
@@ -234,7 +234,7 @@ func (c *chaos) atRest(limit time.Duration) {
 
 // stopAll shuts the replicas down.
 func (c *chaos) stopAll() {
-	c.over.Store(true)
+	c.stopping.Store(true)
 	for _, s := range c.slots {
 		r := s.at()
 		_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended

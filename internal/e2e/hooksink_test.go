@@ -30,7 +30,7 @@ type hookSink struct {
 type hooked struct {
 	path, id, body string
 	header         http.Header
-	taken          bool
+	accepted       bool
 }
 
 func newHookSink(t *testing.T, deny func(n int, r *http.Request) bool) *hookSink {
@@ -52,7 +52,7 @@ func newHookSink(t *testing.T, deny func(n int, r *http.Request) bool) *hookSink
 			return
 		}
 		s.mu.Lock()
-		s.got[n].taken = true
+		s.got[n].accepted = true
 		s.mu.Unlock()
 	}))
 	t.Cleanup(s.Close)
@@ -95,7 +95,7 @@ func (s *hookSink) judge() (duplicates int) {
 func judgeHooks(got []hooked) (duplicates int, wrong []string) {
 	last := map[string]int64{}
 	bodies := map[string]string{}
-	taken := map[string]bool{}
+	accepted := map[string]bool{}
 	for _, h := range got {
 		hook, number, ok := cutLast(h.id, "_")
 		seq, err := strconv.ParseInt(number, 10, 64)
@@ -107,14 +107,14 @@ func judgeHooks(got []hooked) (duplicates int, wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s has two bodies:\n%s\n%s", h.id, body, h.body))
 		}
 		bodies[h.id] = h.body
-		if !h.taken {
+		if !h.accepted {
 			continue
 		}
-		if taken[h.id] {
+		if accepted[h.id] {
 			duplicates++
 			continue
 		}
-		taken[h.id] = true
+		accepted[h.id] = true
 		if seq < last[hook] {
 			wrong = append(wrong, fmt.Sprintf("%s was first delivered after event %d", h.id, last[hook]))
 		}

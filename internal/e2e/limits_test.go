@@ -167,11 +167,11 @@ func TestStreamsAreBounded(t *testing.T) {
 		status int
 	}{{a, 3, 503}, {b, 2, 429}} {
 		ctx, leave := context.WithCancel(bounded(t))
-		var open, over sync.WaitGroup
+		var open, refused sync.WaitGroup
 		for range at.most {
 			open.Add(1)
 			cl := c.client(at.r, "script")
-			over.Go(func() {
+			refused.Go(func() {
 				// the stream ends below
 				_, _ = collect(cl.Resubscribe(ctx, asked.TaskID, client.StreamOptions{}), func(client.Event) bool {
 					open.Done()
@@ -195,7 +195,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Errorf("refused streams left %d rows", after-before)
 		}
 		leave()
-		over.Wait()
+		refused.Wait()
 		until(t, "there is room again", func() bool {
 			cl := c.client(at.r, "script")
 			cl.Tries = -1

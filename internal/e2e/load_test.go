@@ -178,9 +178,9 @@ func (u *user) follow(ctx context.Context) error {
 		}
 		return events[len(events)-1].ID
 	}
-	over := func() bool { return len(events) > 0 && events[len(events)-1].Final }
+	ended := func() bool { return len(events) > 0 && events[len(events)-1].Final }
 	leave := func(client.Event) bool { return u.draw.IntN(6) == 0 }
-	for !over() {
+	for !ended() {
 		err := u.patiently(func() error {
 			stream := u.cl.Stream(ctx, p, client.StreamOptions{LastEventID: last()})
 			if len(events) > 0 && u.draw.IntN(2) == 0 {
@@ -188,7 +188,7 @@ func (u *user) follow(ctx context.Context) error {
 			}
 			more, err := collect(stream, leave)
 			events = append(events, more...)
-			if over() {
+			if ended() {
 				return nil
 			}
 			return err

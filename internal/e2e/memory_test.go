@@ -43,15 +43,15 @@ func confine(t *testing.T, pid int, limit int64) {
 		}
 	}
 	t.Logf("cannot create a cgroup: a watchdog kills the process above %d MiB of resident memory", limit>>20)
-	over, done := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(over); <-done })
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-done })
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(10 * time.Millisecond) // the kernel announces no memory figure
 		defer tick.Stop()
 		for {
 			select {
-			case <-over:
+			case <-stop:
 				return
 			case <-tick.C:
 			}

@@ -187,7 +187,7 @@ func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 }
 
 // Requests beyond the limit are refused at once while the database is blocked.
-func TestRequestsOverThePendingLimitAreRefusedAtOnce(t *testing.T) {
+func TestRequestsBeyondThePendingLimitAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_MAX_PENDING=1", "A2AD_LOCK_TIMEOUT=25s", "A2AD_STATEMENT_TIMEOUT=25s",
@@ -204,9 +204,9 @@ func TestRequestsOverThePendingLimitAreRefusedAtOnce(t *testing.T) {
 	if _, err := lock.Exec(bounded(t), `LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	var taken sync.WaitGroup
+	var claiming sync.WaitGroup
 	for _, body := range []string{get, message} {
-		taken.Go(func() {
+		claiming.Go(func() {
 			if got := c.post(a, "/agents/script", body); got.status != http.StatusOK || got.code != 0 {
 				t.Errorf("an accepted request: %d %s", got.status, got.body)
 			}
@@ -234,6 +234,6 @@ func TestRequestsOverThePendingLimitAreRefusedAtOnce(t *testing.T) {
 	if err := lock.Rollback(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
-	taken.Wait()
+	claiming.Wait()
 	c.start("b") // runs the accepted work
 }

@@ -183,11 +183,11 @@ func floodIsBounded(t *testing.T, events int, reason string, env ...string) {
 		})
 	}
 	others := 0
-	for over := make(chan struct{}); ; others++ {
+	for ended := make(chan struct{}); ; others++ {
 		if others == 0 {
 			go func() {
 				flooding.Wait()
-				close(over)
+				close(ended)
 			}()
 		}
 		start := time.Now()
@@ -197,7 +197,7 @@ func floodIsBounded(t *testing.T, events int, reason string, env ...string) {
 		}
 		within(t, "a send beside the flood", time.Since(start), time.Second)
 		select {
-		case <-over:
+		case <-ended:
 			t.Logf("%d sends beside the flood", others+1)
 			return
 		default:

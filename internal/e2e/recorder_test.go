@@ -49,7 +49,7 @@ func (rec *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		resp.Body = &tee{ReadCloser: resp.Body, over: func(seen []byte, ended bool) {
+		resp.Body = &tee{ReadCloser: resp.Body, done: func(seen []byte, ended bool) {
 			s := parseStream(seen)
 			s.Reader, s.Replica, s.After, s.Ended = rec.name, to.name, req.Header.Get("Last-Event-ID"), ended
 			s.Message = ex.Method == "message/stream"
@@ -82,20 +82,20 @@ type tee struct {
 	io.ReadCloser
 	once sync.Once
 	seen []byte
-	over func(seen []byte, ended bool)
+	done func(seen []byte, ended bool)
 }
 
 func (t *tee) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	t.seen = append(t.seen, p[:n]...)
 	if err != nil {
-		t.once.Do(func() { t.over(t.seen, errors.Is(err, io.EOF)) })
+		t.once.Do(func() { t.done(t.seen, errors.Is(err, io.EOF)) })
 	}
 	return n, err
 }
 
 func (t *tee) Close() error {
-	t.once.Do(func() { t.over(t.seen, false) })
+	t.once.Do(func() { t.done(t.seen, false) })
 	return t.ReadCloser.Close()
 }
 

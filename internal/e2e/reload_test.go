@@ -72,11 +72,11 @@ func TestReloadKeepsStreamsAndRuns(t *testing.T) {
 	for _, agent := range agents {
 		cl := c.client(a, agent)
 		go func() {
-			told := false
+			logged := false
 			events, err := collect(cl.Stream(ctx, client.SendParams{Message: play(op)}, client.StreamOptions{}),
 				func(client.Event) bool {
-					if !told {
-						told = true
+					if !logged {
+						logged = true
 						seen <- agent
 					}
 					return false

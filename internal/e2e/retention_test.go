@@ -101,7 +101,7 @@ func TestRetentionUnderLoad(t *testing.T) {
 	sink.judge()
 	last := map[string]bool{}
 	for _, h := range sink.all() {
-		if h.taken && strings.HasSuffix(h.id, "_6") {
+		if h.accepted && strings.HasSuffix(h.id, "_6") {
 			last[h.path] = true
 		}
 	}

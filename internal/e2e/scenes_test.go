@@ -152,7 +152,7 @@ func sceneStreams(s *stage) {
 	g := newGate(s.t)
 	task := submit(s.t, s.client(b, "script"), play(g.op()+`,{"op":"chunk","id":"a","n":10,"every_ms":100}`))
 	g.await(0)
-	over, begun := make(chan error, 1), make(chan bool, 1)
+	ended, begun := make(chan error, 1), make(chan bool, 1)
 	go func() {
 		defer close(begun)
 		events, err := collect(s.client(a, "script").Resubscribe(bounded(s.t), task, client.StreamOptions{}),
@@ -166,12 +166,12 @@ func sceneStreams(s *stage) {
 		if err == nil && len(events) != 12 {
 			err = fmt.Errorf("the stream has %d events, want 12", len(events))
 		}
-		over <- err
+		ended <- err
 	}()
 	<-begun // the task before its chunks
 	s.shows(before, a, grew(1, "a2ad_sse_streams"))
 	g.open()
-	if err := <-over; err != nil {
+	if err := <-ended; err != nil {
 		s.t.Error(err)
 	}
 	s.shows(before, a, grew(11, "a2ad_sse_events_total"), grew(11, "a2ad_sse_lag_seconds_count"),
@@ -286,13 +286,13 @@ func (s *stage) exec(sql string, args ...any) {
 }
 
 func sceneWebhooks(s *stage) {
-	hold := make(chan struct{})
-	open := sync.OnceFunc(func() { close(hold) })
+	blocked := make(chan struct{})
+	open := sync.OnceFunc(func() { close(blocked) })
 	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		switch r.URL.Path {
 		case "/held":
-			<-hold
+			<-blocked
 		case "/timeout":
 			<-r.Context().Done()
 		case "/redirect":

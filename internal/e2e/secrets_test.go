@@ -163,13 +163,13 @@ func TestSecretsAppearInNoOutput(t *testing.T) {
 	text, metadata, token, credentials := secret.new("text of a message"), secret.new("metadata"),
 		secret.new("token of a webhook"), secret.new("credentials of a webhook")
 	query, odd := secret.new("query"), secret.new("header")
-	var told strings.Builder // about what went wrong
+	var failures strings.Builder
 	fails := func(what string, got httpAnswer) {
 		t.Helper()
 		if got.status == http.StatusOK && got.code == 0 {
 			t.Errorf("%s went well: %s", what, got.body)
 		}
-		fmt.Fprintf(&told, "%s %d %v %s\n", what, got.status, got.header, got.body)
+		fmt.Fprintf(&failures, "%s %d %v %s\n", what, got.status, got.header, got.body)
 	}
 	send := func(more string, header ...string) httpAnswer {
 		return c.post(a, "/agents/script?key="+query,
@@ -262,7 +262,7 @@ func TestSecretsAppearInNoOutput(t *testing.T) {
 
 	queries, wakes := stop()
 	for where, text := range map[string]string{"pg_stat_activity": queries, "NOTIFY": wakes,
-		"an answer about what went wrong": told.String()} {
+		"an answer about what went wrong": failures.String()} {
 		if text == "" {
 			t.Errorf("%s was not seen", where)
 		}

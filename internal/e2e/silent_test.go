@@ -107,9 +107,9 @@ func newSilence(t *testing.T) *silence {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	db := storetest.New(t)
 	s := &silence{begun: make(map[string]int), back: make(map[string]time.Duration)}
-	proxy, behind := newChaosProxy(t, db.URL) // ends after the cluster
+	proxy, proxied := newChaosProxy(t, db.URL) // ends after the cluster
 	s.cluster, s.proxy = clusterOn(t, db), proxy
-	s.url, s.cutOK = behind, true // a stream whose log cannot be read ends, and is resumed
+	s.url, s.cutOK = proxied, true // a stream whose log cannot be read ends, and is resumed
 	s.sink = newHookSink(t, nil)
 	s.a = s.add(spawn(t, "a", s.defaults("a")))
 	return s

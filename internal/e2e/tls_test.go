@@ -227,10 +227,10 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 	a := c.start("a", tr.env()...)
 
 	// A stream on a connection that ann's certificate has authenticated, and one more connection that stays open.
-	over := shows(firsts, &ann).transport()
-	defer over.CloseIdleConnections()
+	transport := shows(firsts, &ann).transport()
+	defer transport.CloseIdleConnections()
 	live := &client.Client{URL: "https://replica/agents/script", Tries: -1,
-		HTTP: &http.Client{Transport: &recorder{log: c.log, next: over, pick: func(int) *replica { return a },
+		HTTP: &http.Client{Transport: &recorder{log: c.log, next: transport, pick: func(int) *replica { return a },
 			name: "live"}}}
 	begun := make(chan string, 1)
 	type outcome struct {
@@ -266,7 +266,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 		return err == nil && answer.status == http.StatusOK
 	}
 	const unusable = "the certificate of the listeners is used unchanged"
-	told := func() int { return a.log.count(func(l logLine) bool { return l.str("msg") == unusable }) }
+	reports := func() int { return a.log.count(func(l logLine) bool { return l.str("msg") == unusable }) }
 
 	// Another certificate.
 	seconds := authtest.New(t, "servers")
@@ -277,27 +277,27 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 	}
 
 	// A file without a key.
-	before := told()
+	before := reports()
 	if err := os.WriteFile(tr.key, []byte("no key at all"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log reports the broken key", func() bool { return served(seconds) && told() > before })
+	until(t, "the log reports the broken key", func() bool { return served(seconds) && reports() > before })
 	line := a.awaitLog(unusable,
 		func(l logLine) bool { return strings.Contains(l.str("err"), "failed to find any PEM data") })
 	if line.str("level") != "ERROR" {
 		t.Errorf("the log says %v", line)
 	}
-	before = told()
+	before = reports()
 	for range 5 {
 		if !served(seconds) || !signsIn(seconds, &ann) {
 			t.Error("a broken key changes the certificate that is served")
 		}
 	}
-	if n := told() - before; n != 0 {
+	if n := reports() - before; n != 0 {
 		t.Errorf("the same fault is logged %d more times", n)
 	}
 	a.signal(syscall.SIGHUP)
-	untilChange(t, "the log reports the broken key on SIGHUP", a.log.next, func() bool { return told() == before+1 })
+	untilChange(t, "the log reports the broken key on SIGHUP", a.log.next, func() bool { return reports() == before+1 })
 	if !served(seconds) {
 		t.Error("a broken key changes what is served on SIGHUP")
 	}

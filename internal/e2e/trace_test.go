@@ -170,11 +170,11 @@ func TestTraceSpansRequestToWebhook(t *testing.T) {
 		"-"+request.id+"-01" {
 		t.Errorf("the task keeps %s, want the span %s", kept, request.id)
 	}
-	told := false
+	received := false
 	for _, h := range sink.all() {
-		told = told || h.header.Get("Traceparent") == "00-"+clientTrace+"-"+webhook.id+"-01"
+		received = received || h.header.Get("Traceparent") == "00-"+clientTrace+"-"+webhook.id+"-01"
 	}
-	if !told {
+	if !received {
 		t.Errorf("no webhook has the span %s", webhook.id)
 	}
 	line := worker.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })

@@ -92,9 +92,9 @@ func TestTurnsOutliveEveryReplica(t *testing.T) {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
 
-	over, err := c.client(d, "script").Send(ctx, client.SendParams{Message: reply(task, "too late")})
+	answer, err := c.client(d, "script").Send(ctx, client.SendParams{Message: reply(task, "too late")})
 	if err == nil {
-		t.Errorf("a message to a finished task: %s, want an error", over.Raw)
+		t.Errorf("a message to a finished task: %s, want an error", answer.Raw)
 	}
 }
 

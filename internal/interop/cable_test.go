@@ -75,14 +75,14 @@ func (c *cable) accept() {
 			_ = client.Close() // like a host without a server
 			continue
 		}
-		if c.hold(client, peer) {
+		if c.keep(client, peer) {
 			c.work.Go(func() { c.copy(peer, client) })
 			c.work.Go(func() { c.copy(client, peer) })
 		}
 	}
 }
 
-func (c *cable) hold(conns ...net.Conn) bool {
+func (c *cable) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range conns {

@@ -119,10 +119,10 @@ func (r *replica) stop() error {
 type serverLog struct {
 	ready chan string // the address, once
 
-	mu    sync.Mutex
-	lines []string // guarded by mu
-	rest  []byte   // guarded by mu; a line without its end
-	told  bool     // guarded by mu; ready was sent
+	mu        sync.Mutex
+	lines     []string // guarded by mu
+	rest      []byte   // guarded by mu; a line without its end
+	announced bool     // guarded by mu; ready was sent
 }
 
 func newServerLog() *serverLog { return &serverLog{ready: make(chan string, 1)} }
@@ -144,8 +144,8 @@ func (l *serverLog) Write(p []byte) (int, error) {
 func (l *serverLog) line(text string) {
 	l.lines = append(l.lines, text)
 	var record struct{ Msg, API string }
-	if json.Unmarshal([]byte(text), &record) == nil && record.Msg == "ready" && !l.told {
-		l.told = true
+	if json.Unmarshal([]byte(text), &record) == nil && record.Msg == "ready" && !l.announced {
+		l.announced = true
 		l.ready <- record.API
 	}
 }

@@ -67,16 +67,16 @@ func TestNewClientUsesOldREST(t *testing.T) {
 func TestFilesOverREST(t *testing.T) {
 	t.Parallel()
 	content := []byte{0xff, 0xfe, 0, 1}
-	for name, over := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST,
+	for name, binding := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST,
 		"REST of 0.3": overOldREST} {
 		req := newScript("", op{"op": "complete"})
 		file := a2a.NewRawPart(content)
 		file.Filename, file.MediaType = "f", "a/b"
 		req.Message.Parts = append(req.Message.Parts, file)
-		made := dialNewWith(t, httpClient(t), over).send(req)
-		for reader, over := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST,
+		made := dialNewWith(t, httpClient(t), binding).send(req)
+		for reader, binding := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST,
 			"REST of 0.3": overOldREST} {
-			parts := dialNewWith(t, httpClient(t), over).get(made.ID).History[0].Parts
+			parts := dialNewWith(t, httpClient(t), binding).get(made.ID).History[0].Parts
 			if len(parts) != 2 || !slices.Equal(parts[1].Raw(), content) || parts[1].Filename != "f" ||
 				parts[1].MediaType != "a/b" {
 				t.Errorf("sent over %s, read over %s: %+v", name, reader, parts)
@@ -87,9 +87,9 @@ func TestFilesOverREST(t *testing.T) {
 
 func TestWebhooksOverREST(t *testing.T) {
 	t.Parallel()
-	for name, over := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST,
+	for name, binding := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST,
 		"REST of 0.3": overOldREST} {
-		p := dialNewWith(t, httpClient(t), over)
+		p := dialNewWith(t, httpClient(t), binding)
 		task := p.send(newScript("", op{"op": "input"})).ID
 		for range 2 {
 			set, err := p.CreateTaskPushConfig(testContext(t),

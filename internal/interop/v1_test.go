@@ -42,17 +42,17 @@ func overOldREST(h *http.Client) a2aclient.FactoryOption {
 }
 
 // eachBinding runs a test for the official client over every binding of 1.0 that it supports.
-func eachBinding(t *testing.T, test func(t *testing.T, over transport)) {
+func eachBinding(t *testing.T, test func(t *testing.T, binding transport)) {
 	t.Parallel()
-	for name, over := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST} {
+	for name, binding := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, over)
+			test(t, binding)
 		})
 	}
 }
 
-func dialNewWith(t *testing.T, h *http.Client, over transport) *newPeer {
+func dialNewWith(t *testing.T, h *http.Client, binding transport) *newPeer {
 	t.Helper()
 	ctx := testContext(t)
 	card, err := agentcard.NewResolver(h).Resolve(ctx, "http://"+sharedReplica(t).api+scriptAgent)
@@ -63,7 +63,7 @@ func dialNewWith(t *testing.T, h *http.Client, over transport) *newPeer {
 		i.ProtocolBinding != a2a.TransportProtocolJSONRPC {
 		t.Errorf("the card prefers %+v", i)
 	}
-	c, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(), over(h))
+	c, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(), binding(h))
 	if err != nil {
 		t.Fatalf("make a client from the card: %v", err)
 	}
@@ -157,8 +157,8 @@ func sameJSON(t *testing.T, what string, want, got any) {
 
 func TestNewClientAnswersQuestions(t *testing.T) { eachBinding(t, newClientAnswersQuestions) }
 
-func newClientAnswersQuestions(t *testing.T, over transport) {
-	p := dialNewWith(t, httpClient(t), over)
+func newClientAnswersQuestions(t *testing.T, binding transport) {
+	p := dialNewWith(t, httpClient(t), binding)
 	asked := p.send(newScript("", chunks("a", 3), op{"op": "input", "text": "more?"}))
 	if asked.Status.State != a2a.TaskStateInputRequired {
 		t.Fatalf("the task is %s", asked.Status.State)
@@ -179,8 +179,8 @@ func newClientAnswersQuestions(t *testing.T, over transport) {
 
 func TestNewClientSubscribes(t *testing.T) { eachBinding(t, newClientSubscribes) }
 
-func newClientSubscribes(t *testing.T, over transport) {
-	p, g := dialNewWith(t, httpClient(t), over), newGate(t)
+func newClientSubscribes(t *testing.T, binding transport) {
+	p, g := dialNewWith(t, httpClient(t), binding), newGate(t)
 	req := newScript("", chunks("a", 3), g.op(), chunks("a", 2), op{"op": "complete"})
 	req.Config = &a2a.SendMessageConfig{ReturnImmediately: true}
 	made := p.send(req)
@@ -207,11 +207,11 @@ func newClientSubscribes(t *testing.T, over transport) {
 // saw before.
 func TestNewClientResumes(t *testing.T) { eachBinding(t, newClientResumes) }
 
-func newClientResumes(t *testing.T, over transport) {
+func newClientResumes(t *testing.T, binding transport) {
 	h, g := httpClient(t), newGate(t)
 	ids := &eventIDs{next: h.Transport}
 	h.Transport = ids
-	p := dialNewWith(t, h, over)
+	p := dialNewWith(t, h, binding)
 	var task a2a.TaskID
 	seen := 0
 	for event, err := range p.SendStreamingMessage(testContext(t),
@@ -242,8 +242,8 @@ func firstNewError(stream iter.Seq2[a2a.Event, error]) error {
 
 func TestNewClientRecognizesErrors(t *testing.T) { eachBinding(t, newClientRecognizesErrors) }
 
-func newClientRecognizesErrors(t *testing.T, over transport) {
-	p := dialNewWith(t, httpClient(t), over)
+func newClientRecognizesErrors(t *testing.T, binding transport) {
+	p := dialNewWith(t, httpClient(t), binding)
 	ended, unknown, negative := p.send(newScript("", op{"op": "complete"})), a2a.NewTaskID(), -1
 	for name, row := range map[string]struct {
 		want error

@@ -134,12 +134,12 @@ func (t *Target) each(n int, seen *Statuses, play func(c net.Conn)) (stop func()
 
 // Flood repeats a request from n clients that read the answers, until it is stopped.
 func (t *Target) Flood(n int, request string, seen *Statuses) (stop func()) {
-	var over atomic.Bool
+	var stopped atomic.Bool
 	var wg sync.WaitGroup
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: 60 * time.Second}
 	for range n {
 		wg.Go(func() {
-			for !over.Load() {
+			for !stopped.Load() {
 				status, _, err := t.Post(client, request)
 				if err != nil {
 					status = 0
@@ -149,7 +149,7 @@ func (t *Target) Flood(n int, request string, seen *Statuses) (stop func()) {
 		})
 	}
 	return func() {
-		over.Store(true)
+		stopped.Store(true)
 		wg.Wait()
 		client.CloseIdleConnections()
 	}

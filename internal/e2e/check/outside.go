@@ -41,9 +41,9 @@ var phantoms string
 //go:embed lost.sql
 var lost string
 
-// Told returns what clients, agents and receivers of webhooks know and the database does not. Nothing of it may have
-// been retired or purged.
-func Told(ctx context.Context, db Querier, o Outside) ([]Violation, error) {
+// CompareOutside returns what clients, agents and receivers of webhooks know and the database does not. Nothing of it
+// may have been retired or purged.
+func CompareOutside(ctx context.Context, db Querier, o Outside) ([]Violation, error) {
 	var found faults
 	var tasks, keys, messages []string
 	var canceled []bool

@@ -8,7 +8,7 @@ import (
 )
 
 // Records that contradict the database must be reported.
-func TestToldFindsPlantedContradictions(t *testing.T) {
+func TestCompareOutsideFindsPlantedContradictions(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	ids := fill(t, db.URL)
@@ -20,9 +20,9 @@ func TestToldFindsPlantedContradictions(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []struct {
-		name string
-		told check.Outside
-		want string // the invariant; empty: no violation
+		name    string
+		outside check.Outside
+		want    string // the invariant; empty: no violation
 	}{
 		{"no contradiction", check.Outside{
 			Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k0", MessageID: "m0"}},
@@ -45,7 +45,7 @@ func TestToldFindsPlantedContradictions(t *testing.T) {
 			check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Canceled: true}}}, check.Lost},
 	}
 	for _, tt := range tests {
-		found, err := check.Told(t.Context(), pool, tt.told)
+		found, err := check.CompareOutside(t.Context(), pool, tt.outside)
 		if err != nil {
 			t.Fatal(err)
 		}

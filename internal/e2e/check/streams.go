@@ -129,10 +129,10 @@ func (f *faults) reader(streams []Stream, read [][]object, mine []int) {
 	last := int64(0) // the last event that the reader has
 	for n, i := range mine {
 		s, task := &streams[i], read[i][0].task()
-		taken := int64(1 << 62)
+		resumed := int64(1 << 62)
 		if n+1 < len(mine) {
 			if next := streams[mine[n+1]].After; next != "" {
-				taken, _ = parseID(next)
+				resumed, _ = parseID(next)
 			}
 		}
 		after, _ := parseID(s.After)
@@ -147,7 +147,7 @@ func (f *faults) reader(streams []Stream, read [][]object, mine []int) {
 		for k, frame := range s.Frames {
 			seq := seqOf(frame)
 			switch {
-			case seq > taken:
+			case seq > resumed:
 				continue
 			case k == 0 && read[i][0].Kind == "task", repeatsEnd(s, read[i], k):
 			case last > 0 && seq != last+1:
