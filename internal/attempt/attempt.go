@@ -1,5 +1,5 @@
-// Package attempt has the rules that all attempts at a task share: which events may be stored, how much a task may
-// grow, and what happens to the task when an attempt fails.
+// Package attempt has the rules that all attempts at a task share. They say which events may be stored, how
+// much a task may grow, and what happens to the task when an attempt fails.
 //
 // The worker of this process and the API of remote workers use it, so that the same rules apply to both. It knows
 // leases and events. It knows neither executors nor HTTP, and it starts no goroutines.

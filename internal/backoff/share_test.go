@@ -6,7 +6,7 @@ import (
 )
 
 // Work that becomes slow is spaced out; a single slow run changes nothing.
-func TestShareIsATwentieth(t *testing.T) {
+func TestShareUsesAtMostFivePercent(t *testing.T) {
 	t.Parallel()
 	var s Share
 	for i, tc := range []struct{ took, wait time.Duration }{

@@ -1,5 +1,5 @@
-// Package seal encrypts stored secrets with one key of a ring, and binds them to the row and column
-// where they are stored, so that a secret cannot be decrypted anywhere else.
+// Package seal encrypts stored secrets with one key of a ring. It binds each secret to its row and column, so
+// that the secret cannot be decrypted anywhere else.
 //
 // It promises that nothing is stored without encryption, that a changed or moved secret does not
 // decrypt, and that no key is printed. It does not know what it encrypts or where the ring's text

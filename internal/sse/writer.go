@@ -41,9 +41,7 @@ type Writer struct {
 	err     error
 }
 
-// NewWriter returns a Writer of the response w. Each call must send its bytes within timeout, else
-// it fails (over HTTP/1 with os.ErrDeadlineExceeded): a client that reads too slowly is cut off,
-// and resumes from its last id. Zero means DefaultWriteTimeout. A negative timeout leaves the
+// NewWriter returns a Writer of the response w. Each call must send its bytes within timeout, else it fails (over HTTP/1 with os.ErrDeadlineExceeded). So a client that reads too slowly is cut off, and resumes from its last id. Zero means DefaultWriteTimeout. A negative timeout leaves the
 // deadlines of the connection unchanged.
 func NewWriter(w http.ResponseWriter, timeout time.Duration) *Writer {
 	if timeout == 0 {
@@ -51,10 +49,6 @@ func NewWriter(w http.ResponseWriter, timeout time.Duration) *Writer {
 	}
 	return &Writer{w: w, rc: http.NewResponseController(w), timeout: timeout}
 }
-
-// Started reports whether the headers have been sent. After that an error can only be sent inside
-// the stream.
-func (w *Writer) Started() bool { return w.started }
 
 // Event writes one event. An empty id writes none, so the client keeps its last id. The data is the
 // concatenation of the given pieces, on one line: a CR or LF becomes a blank, which means the same

@@ -1,5 +1,5 @@
-// Package a2a runs tasks at another A2A agent, the upstream: its events are relayed to the local log, and none is
-// lost if this server, the upstream or the connection between them fails.
+// Package a2a runs tasks at another A2A agent, the upstream, and relays its events to the local log. No event
+// is lost if this server, the upstream or the connection between them fails.
 //
 // # One upstream task
 //

@@ -60,7 +60,7 @@ func TestUpstreamIsRelayed(t *testing.T) {
 }
 
 // The attempt is killed after each event in turn. The upstream continues, and then the next attempt.
-func TestKilledAtEachEventNothingIsLostOrDoubled(t *testing.T) {
+func TestKillAfterEachEventLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	const n = 4
 	for _, meanwhile := range []int{0, 2, 100} {

@@ -53,8 +53,8 @@ func requestedDelay(err error) time.Duration {
 	return 0
 }
 
-// runError returns the error of the run: permanent if another attempt would not help, and with a text for the client,
-// which must not show the address of the upstream.
+// runError returns the error of the run. It is permanent if another attempt would not help. Its text is for the
+// client, and must not show the address of the upstream.
 func (s *session) runError(err error) error {
 	var said *answer.Error
 	var broke *lostError

@@ -110,7 +110,7 @@ func TestUnreachableUpstreamIsRetried(t *testing.T) {
 }
 
 // Answers that cannot be understood fail the task.
-func TestBadUpstreamsFailWithAReason(t *testing.T) {
+func TestInvalidUpstreamsFailTheTaskWithAReason(t *testing.T) {
 	t.Parallel()
 	sse := func(data string) func(string, http.ResponseWriter, *http.Request) bool {
 		return func(_ string, w http.ResponseWriter, _ *http.Request) bool {

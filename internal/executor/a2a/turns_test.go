@@ -39,7 +39,7 @@ func TestQuestionsAndAnswersBelongToOneTask(t *testing.T) {
 	})
 }
 
-func TestAnswerIsNotSentAgainAfterALostReceipt(t *testing.T) {
+func TestAnswerIsNotRepeatedAfterALostResponse(t *testing.T) {
 	t.Parallel()
 	for _, generation := range generations {
 		f := newFake(t, generation)
@@ -89,7 +89,7 @@ func TestMessageAfterTheEndStartsAnotherTaskInItsContext(t *testing.T) {
 	}
 }
 
-func TestContextsOfOwnersAreApart(t *testing.T) {
+func TestContextsOfOwnersAreSeparate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "1.0")
 	f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}

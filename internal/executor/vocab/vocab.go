@@ -45,9 +45,10 @@ type Run struct {
 	Traceparent a2a.Traceparent // empty: none
 }
 
-// AppendRun appends the run object, as one line: the ids of task and context, the key of the context, tenant and owner,
-// agent, epoch, attempt, deadline, traceparent, the task and its new messages as 1.0 JSON, the metadata of the requests
-// with these messages, checkpoint, and the extensions that are active for the new messages. Empty members are omitted.
+// AppendRun appends the run object as one line. First come the ids of task and context, the key of the context,
+// tenant, owner, agent, epoch, attempt, deadline and traceparent. The task and its new messages follow as 1.0
+// JSON. Then come the metadata of the requests with these messages, the checkpoint, and the active extensions.
+// Empty members are omitted.
 func AppendRun(dst []byte, r *Run) []byte {
 	start := len(dst)
 	w := writer{append(dst, '{')}

@@ -72,8 +72,8 @@ func (r *reader) file(v []byte, path string, p *a2a.Part, content func(a2a.PartK
 	})
 }
 
-// What 0.3 has no member for is in the metadata of the part: media type and file name of text and
-// data as a2ad writes them, and the mark of wrapped data as the SDKs write it.
+// 0.3 has no members for the media type and the file name of text and data, and for wrapped data. They are in
+// the metadata of the part, as a2ad and the SDKs write them.
 const (
 	keyMediaType = "a2ad/mediaType"
 	keyFilename  = "a2ad/filename"

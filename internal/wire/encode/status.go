@@ -50,7 +50,7 @@ func RPCStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte 
 	return append(Details(append(dst, `,"details":`...), err, requestID), '}')
 }
 
-// Details appends the details of an error as a list of google.rpc messages: an ErrorInfo with the
+// Details appends the details of an error as a list of google.rpc messages. They are an ErrorInfo with the
 // reason, the member with the error, and for an internal error the request id.
 func Details(dst []byte, err *a2a.Error, requestID string) []byte {
 	message, field, internal := Visible(err)

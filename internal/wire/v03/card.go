@@ -97,8 +97,8 @@ func firstScheme(all []a2a.SecurityScheme) (kind a2a.SecurityKind, header string
 func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	kind := s.Kind
 	if kind == a2a.SecurityOAuth2 && s.OAuth2.Flow == "deviceCode" {
-		// 0.3 has no such flow, and its clients do not read a scheme without one, so they are told how to send the
-		// token
+		// 0.3 has no such flow, and its clients do not read a scheme without a flow. So the card only says how
+		// to send the token.
 		kind = a2a.SecurityBearer
 	}
 	switch kind {

@@ -24,9 +24,9 @@ func REST(c wire.Codec, r *wire.Resource) (a2a.Op, wire.Codec, error) {
 	return op, as, err
 }
 
-// CheckREST fails if any request over HTTP+JSON makes a codec change the request, build params that
-// are not strict JSON, read it differently twice, return an error that is not for the caller, or
-// use another id than that of the path.
+// CheckREST checks how a codec reads requests over HTTP+JSON. The codec must not change the request, and must
+// read it twice alike. Its params must be strict JSON with the id of the path, and its errors must be for the
+// caller.
 func CheckREST(t Reporter, c wire.Codec, action uint8, task, config, query string, body []byte) {
 	t.Helper()
 	values, err := url.ParseQuery(query)

@@ -67,9 +67,9 @@ var required = map[string][]string{
 // oneMember are the definitions whose only member tells what they are.
 var oneMember = []string{"SendMessageResponse", "StreamResponse", "SecurityScheme"}
 
-// StrictV1 returns the definitions in the bundle of 1.0 by name, made as strict as the definitions
-// they come from: an answer has all required members, in camelCase, exactly one member of a oneof,
-// enumerations by name, numbers as numbers, and times in UTC with milliseconds.
+// StrictV1 returns the definitions in the bundle of 1.0 by name, made as strict as the definitions they come
+// from. An answer has all required members in camelCase, and exactly one member of a oneof. Enumerations are
+// names, numbers are numbers, and times are in UTC with milliseconds.
 func StrictV1(doc any) map[string]map[string]any {
 	found := map[string]map[string]any{}
 	for title, v := range doc.(map[string]any)["definitions"].(map[string]any) {
