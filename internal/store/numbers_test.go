@@ -26,8 +26,8 @@ var namedNumbers = map[string][]string{
 	"operate/timeline.go": {"Source"},
 }
 
-// TestNumbersInSQL compares the functions that name stored numbers in statements (migration 45) with the constants of the
-// server.
+// TestNumbersInSQL compares the functions that name stored numbers in statements (migration 45) with the constants of
+// the server.
 func TestNumbersInSQL(t *testing.T) {
 	t.Parallel()
 	pool := storetest.New(t).Pool(t)
@@ -45,7 +45,8 @@ func TestNumbersInSQL(t *testing.T) {
 	inSQL := map[string]int16{}
 	for _, name := range found {
 		var value int16
-		if err := pool.QueryRow(t.Context(), "SELECT a2a."+pgx.Identifier{name}.Sanitize()+"()").Scan(&value); err != nil {
+		query := "SELECT a2a." + pgx.Identifier{name}.Sanitize() + "()"
+		if err := pool.QueryRow(t.Context(), query).Scan(&value); err != nil {
 			t.Fatal(err)
 		}
 		inSQL[name] = value
@@ -68,7 +69,8 @@ func TestNumbersInSQL(t *testing.T) {
 		}
 		if (s.Valid() || s == a2a.StateNone) &&
 			(terminal != s.Terminal() || interrupted != s.Interrupted() || endsTurn != s.EndsTurn()) {
-			t.Errorf("state %d in SQL: terminal %t, interrupted %t, ends its turn %t; want as in Go", s, terminal, interrupted,
+			t.Errorf("state %d in SQL: terminal %t, interrupted %t, ends its turn %t; want as in Go",
+				s, terminal, interrupted,
 				endsTurn)
 		}
 	}

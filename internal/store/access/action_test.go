@@ -14,19 +14,20 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-func TestWhatPeopleDoIsRecorded(t *testing.T) {
+func TestActionsAreRecorded(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
-	if _, err := f.Access.CreateKey(t.Context(), access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{"tasks:read"}}, [32]byte{1}, 0); err != nil {
+	key := access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{"tasks:read"}}
+	if _, err := f.Access.CreateKey(t.Context(), key, [32]byte{1}, 0); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second one changes nothing
+	for range 2 { // the second call changes nothing
 		if err := f.Access.RevokeKey(t.Context(), "k1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := f.Access.RevokeKey(t.Context(), "k2"); !errors.Is(err, access.ErrNoKey) {
-		t.Errorf("revoke of no key: %v", err)
+		t.Errorf("revoke an unknown key: %v, want ErrNoKey", err)
 	}
 	task := f.NewTask()
 	caller := storetest.Ann
@@ -34,9 +35,11 @@ func TestWhatPeopleDoIsRecorded(t *testing.T) {
 	if _, err := f.Tasks.Cancel(t.Context(), caller, storetest.Agent, task); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Tasks.Cancel(t.Context(), caller, storetest.Agent, task) // refused: nothing was done
+	_, err := f.Tasks.Cancel(t.Context(), caller, storetest.Agent, task) // refused, so it is not recorded
 	storetest.WantCode(t, err, a2a.CodeTaskNotCancelable)
-	if err := f.Access.Record(t.Context(), access.Action{Actor: "address 192.0.2.1", Name: access.ActionSignInFailed, Detail: map[string]any{"method": "api_key"}}); err != nil {
+	if err := f.Access.Record(t.Context(), access.Action{
+		Actor: "address 192.0.2.1", Name: access.ActionSignInFailed, Detail: map[string]any{"method": "api_key"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Same(t, "actions", []string{
@@ -51,7 +54,7 @@ func TestWhatPeopleDoIsRecorded(t *testing.T) {
 	}
 }
 
-func TestTheAuditLogIsAppendOnlyForTheServer(t *testing.T) {
+func TestServerMayOnlyAppendToTheAuditLog(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	conn, err := pgx.Connect(t.Context(), f.URL)
@@ -62,43 +65,57 @@ func TestTheAuditLogIsAppendOnlyForTheServer(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "SET ROLE a2a_worker"); err != nil {
 		t.Fatal(err)
 	}
-	for _, query := range []string{"UPDATE a2a.audit_log SET actor = 'x'", "DELETE FROM a2a.audit_log", "TRUNCATE a2a.audit_log"} {
+	for _, query := range []string{
+		"UPDATE a2a.audit_log SET actor = 'x'", "DELETE FROM a2a.audit_log", "TRUNCATE a2a.audit_log",
+	} {
 		if _, err := conn.Exec(t.Context(), query); err == nil {
 			t.Errorf("the server may %s", query)
 		}
 	}
 }
 
-// Old entries go, failed sign-ins earlier than the rest, and none that is younger than the database allows, whatever is asked.
-func TestAuditLogForgetsWhatIsOld(t *testing.T) {
+// The sweep removes old entries, failed sign-ins earlier than the rest. It never removes an entry that is younger than
+// the database allows.
+func TestSweepRemovesOldActions(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	f.Exec(`INSERT INTO a2a.audit_log (at, actor, action) SELECT clock_timestamp() - make_interval(days => d), 'operator', a FROM unnest(ARRAY[0, 2, 29, 31, 401]) d, unnest(ARRAY['signin.failed', 'key.create']) a`)
+	f.Exec(`
+		INSERT INTO a2a.audit_log (at, actor, action)
+		SELECT clock_timestamp() - make_interval(days => d), 'operator', a
+		FROM unnest(ARRAY[0, 2, 29, 31, 401]) d, unnest(ARRAY['signin.failed', 'key.create']) a`)
 	left := func() string {
 		t.Helper()
-		return storetest.Value[string](f, `SELECT string_agg(a || ':' || days, ' ' ORDER BY a) FROM (
-			SELECT l.action AS a, string_agg((extract(day FROM clock_timestamp() - l.at))::int::text, ',' ORDER BY l.at DESC) AS days FROM a2a.audit_log l WHERE l.action <> 'audit.retire' GROUP BY 1) x`)
+		return storetest.Value[string](f, `
+			SELECT string_agg(a || ':' || days, ' ' ORDER BY a) FROM (
+			  SELECT l.action AS a,
+			    string_agg((extract(day FROM clock_timestamp() - l.at))::int::text, ',' ORDER BY l.at DESC) AS days
+			  FROM a2a.audit_log l WHERE l.action <> 'audit.retire' GROUP BY 1) x`)
 	}
 	sweep := func(keep, signIns time.Duration, batch int, want string) {
 		t.Helper()
 		for more := true; more; {
 			var err error
-			if _, more, err = f.Access.SweepActions(t.Context(), access.ActionSweep{Keep: keep, KeepSignIns: signIns, Batch: batch}); err != nil {
+			if _, more, err = f.Access.SweepActions(t.Context(), access.ActionSweep{
+				Keep: keep, KeepSignIns: signIns, Batch: batch,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got := left(); got != want {
-			t.Errorf("keeping %s and %s, left are %s, want %s", keep, signIns, got, want)
+			t.Errorf("after a sweep that keeps %s and %s: %s, want %s", keep, signIns, got, want)
 		}
 	}
 	const day = 24 * time.Hour
 	sweep(0, 0, 10, "key.create:0,2,29,31,401 signin.failed:0,2,29,31,401")
 	sweep(400*day, 30*day, 1, "key.create:0,2,29,31 signin.failed:0,2,29")
 	sweep(time.Second, time.Second, 1, "key.create:0,2,29 signin.failed:0")
-	if n := storetest.Value[int](f, "SELECT sum((detail->>'actions')::int)::int FROM a2a.audit_log WHERE action = 'audit.retire'"); n != 6 {
-		t.Errorf("the log says that %d went, want 6", n)
+	const removed = "SELECT sum((detail->>'actions')::int)::int FROM a2a.audit_log WHERE action = 'audit.retire'"
+	if n := storetest.Value[int](f, removed); n != 6 {
+		t.Errorf("the audit log says that %d actions were removed, want 6", n)
 	}
-	plan := strings.Join(f.Column(`EXPLAIN SELECT x.ctid FROM a2a.audit_log x WHERE x.action = 'signin.failed' AND x.at < (SELECT clock_timestamp()) ORDER BY x.at LIMIT 10`), "\n")
+	plan := strings.Join(f.Column(`
+		EXPLAIN SELECT x.ctid FROM a2a.audit_log x
+		WHERE x.action = 'signin.failed' AND x.at < (SELECT clock_timestamp()) ORDER BY x.at LIMIT 10`), "\n")
 	if !strings.Contains(plan, "audit_log_signins") {
 		t.Errorf("failed sign-ins are found by\n%s", plan)
 	}

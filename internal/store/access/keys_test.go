@@ -18,22 +18,26 @@ func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	secret := [32]byte{1, 2, 3}
-	k := access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Name: "laptop", Scopes: []string{"tasks:read"}, Agents: []string{"words"}}
+	k := access.Key{
+		ID: "k1", Tenant: "acme", Owner: "ann", Name: "laptop",
+		Scopes: []string{"tasks:read"}, Agents: []string{"words"},
+	}
 	k, err := f.Access.CreateKey(t.Context(), k, secret, 0)
 	if err != nil || k.CreatedAt.IsZero() || !k.ExpiresAt.IsZero() {
 		t.Fatalf("made %+v, %v", k, err)
 	}
 	if _, err := f.Access.CreateKey(t.Context(), k, secret, 0); err == nil {
-		t.Error("an id was given out twice")
+		t.Error("CreateKey with a used id = nil, want an error")
 	}
 	for range 2 {
 		got, gotSecret, err := f.Access.LookupKey(t.Context(), "k1")
 		if err != nil || gotSecret != secret {
 			t.Fatalf("lookup: secret %v, %v", gotSecret, err)
 		}
-		storetest.Same(t, "key of a sign-in", access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: k.Scopes, Agents: k.Agents}, got)
+		storetest.Same(t, "key of a sign-in",
+			access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: k.Scopes, Agents: k.Agents}, got)
 	}
-	// To ask for a key is not to use it: who does may have another secret.
+	// A lookup is no use of the key: the caller may have another secret.
 	if list, err := f.Access.Keys(t.Context()); err != nil || len(list) != 1 || !list[0].UsedAt.IsZero() {
 		t.Fatalf("keys = %+v, %v, want one that was not used", list, err)
 	}
@@ -55,20 +59,21 @@ func TestAPIKeys(t *testing.T) {
 	}
 	storetest.Same(t, "wakes", []string{wake.APIKeys}, f.TakeWakes())
 	if got, _, err := f.Access.LookupKey(t.Context(), "k1"); err != nil || got.RevokedAt.IsZero() {
-		t.Errorf("a key that was revoked = %+v, %v", got, err)
+		t.Errorf("a revoked key = %+v, %v", got, err)
 	}
 	if err := f.Access.RevokeKey(t.Context(), "k1"); err != nil {
-		t.Errorf("revoked twice: %v", err)
+		t.Errorf("revoke again: %v", err)
 	}
 	if err := f.Access.RevokeKey(t.Context(), "none"); !errors.Is(err, access.ErrNoKey) {
-		t.Errorf("revocation of no key = %v, want ErrNoKey", err)
+		t.Errorf("revoke an unknown key: %v, want ErrNoKey", err)
 	}
 }
 
 func TestAPIKeyExpires(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	made, err := f.Access.CreateKey(t.Context(), access.Key{ID: "k", Tenant: "acme", Owner: "ann", Scopes: []string{}}, [32]byte{}, time.Hour)
+	key := access.Key{ID: "k", Tenant: "acme", Owner: "ann", Scopes: []string{}}
+	made, err := f.Access.CreateKey(t.Context(), key, [32]byte{}, time.Hour)
 	if err != nil || made.ExpiresAt.Sub(made.CreatedAt).Round(time.Minute) != time.Hour {
 		t.Fatalf("made %+v, %v", made, err)
 	}
@@ -77,18 +82,20 @@ func TestAPIKeyExpires(t *testing.T) {
 		t.Errorf("a key that expires later = %+v, %v", got, err)
 	}
 	f.Exec("UPDATE a2a.api_keys SET expires_at = clock_timestamp()")
-	if got, _, err := f.Access.LookupKey(t.Context(), "k"); err != nil || got.ExpiresAt.IsZero() || got.ExpiresAt.After(time.Now()) {
-		t.Errorf("a key that ran out = %+v, %v", got, err)
+	got, _, err = f.Access.LookupKey(t.Context(), "k")
+	if err != nil || got.ExpiresAt.IsZero() || got.ExpiresAt.After(time.Now()) {
+		t.Errorf("an expired key = %+v, %v", got, err)
 	}
 }
 
-// A guess must cost one read, be there a key of its id or not: who knows none could otherwise keep the database
-// busy, and find out by the time which ids there are.
+// A guess must cost one read, whether or not a key has the id. Otherwise an attacker could keep the database busy, and
+// learn from the time of the answer which ids exist.
 func TestAPIKeyIsLookedUpByOneRead(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	for _, id := range []string{"revoked", "in force"} {
-		if _, err := f.Access.CreateKey(t.Context(), access.Key{ID: id, Tenant: "t", Owner: "o", Scopes: []string{}}, [32]byte{}, 0); err != nil {
+		key := access.Key{ID: id, Tenant: "t", Owner: "o", Scopes: []string{}}
+		if _, err := f.Access.CreateKey(t.Context(), key, [32]byte{}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,7 +115,7 @@ func TestAPIKeyIsLookedUpByOneRead(t *testing.T) {
 		if errors.Is(err, access.ErrNoKey) != (id == "none") || err != nil && id != "none" {
 			t.Errorf("%s: error = %v", id, err)
 		}
-		p.Arm(storetest.Fault{Match: func([]byte) bool { return false }})
+		p.Disarm()
 		if n != 1 && (n > 2 || i > 0) {
 			t.Errorf("%s: %d statements, want one read", id, n)
 		}
@@ -136,6 +143,6 @@ func TestServerKeyIsMadeOnce(t *testing.T) {
 		}
 	}
 	if other, err := f.Access.ServerKey(t.Context(), "other"); err != nil || bytes.Equal(other, keys[0]) {
-		t.Errorf("the key of another name is %x, %v", other, err)
+		t.Errorf("the key of another name is %x, %v, want another key", other, err)
 	}
 }

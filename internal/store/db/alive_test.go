@@ -12,11 +12,12 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// localTransactions returns how many transactions the server has begun for a connection, with this one.
+// localTransactions returns how many transactions the server has begun for a connection, including its own.
 func localTransactions(t *testing.T, conn *pgx.Conn) int {
 	t.Helper()
 	var id string // backend/number
-	if err := conn.QueryRow(t.Context(), "SELECT virtualtransaction FROM pg_locks WHERE pid = pg_backend_pid() LIMIT 1").Scan(&id); err != nil {
+	const query = "SELECT virtualtransaction FROM pg_locks WHERE pid = pg_backend_pid() LIMIT 1"
+	if err := conn.QueryRow(t.Context(), query).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
 	_, number, _ := strings.Cut(id, "/")
@@ -42,17 +43,17 @@ func TestAliveIsNoTransaction(t *testing.T) {
 		}
 	}
 	if n := localTransactions(t, conn) - before - 1; n != 0 {
-		t.Errorf("10 proofs of life were %d transactions", n)
+		t.Errorf("10 calls of Alive were %d transactions, want none", n)
 	}
 	if err := conn.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := localTransactions(t, conn) - before - 2; n != 1 {
-		t.Errorf("a ping was %d transactions: the count does not work", n)
+		t.Errorf("a ping was %d transactions, want 1: the count is wrong", n)
 	}
 }
 
-func TestAliveSaysThatTheServerHasGone(t *testing.T) {
+func TestAliveFailsAfterTheServerEndedTheConnection(t *testing.T) {
 	t.Parallel()
 	pg := storetest.New(t)
 	conn, err := pgx.Connect(t.Context(), pg.URL)
@@ -69,6 +70,6 @@ func TestAliveSaysThatTheServerHasGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.Alive(t.Context(), conn); err == nil || !conn.IsClosed() {
-		t.Errorf("Alive of a connection that was terminated: %v, closed %v", err, conn.IsClosed())
+		t.Errorf("Alive = %v, closed %v, want an error and a closed connection", err, conn.IsClosed())
 	}
 }

@@ -13,19 +13,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// A reader that finds every connection taken is told so in good time, and those that have one
-// get their answer.
+// A reader that finds all connections in use fails soon. Readers that have a connection get their answer.
 func TestReadersDoNotWaitForeverForAConnection(t *testing.T) {
 	t.Parallel()
-	f := storetest.Open(t, func(c *store.Config) { c.PoolSize, c.LockTimeout, c.StatementTimeout = 5, time.Hour, time.Hour }) // two of them for readers
+	// Two of the five connections are for readers.
+	f := storetest.Open(t, func(c *store.Config) {
+		c.PoolSize, c.LockTimeout, c.StatementTimeout = 5, time.Hour, time.Hour
+	})
 	task := f.NewTask()
-	lock, err := f.SQL.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), "LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	release := f.Lock("LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE")
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
@@ -34,11 +30,7 @@ func TestReadersDoNotWaitForeverForAConnection(t *testing.T) {
 			}
 		})
 	}
-	for waiting := 0; waiting < 2; {
-		if err := f.SQL.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.WaitBlocked(2)
 	db.SetRequestWait(f.DB, 300*time.Millisecond)
 	for what, read := range map[string]func() error{
 		"one task": func() error { _, err := f.Tasks.Head(t.Context(), storetest.Ann, task); return err },
@@ -47,14 +39,12 @@ func TestReadersDoNotWaitForeverForAConnection(t *testing.T) {
 			return err
 		},
 	} {
-		err := read() // the others wait for an hour
+		err := read() // the readers with a connection may wait for an hour
 		var e *a2a.Error
 		if !errors.As(err, &e) || e.Code != a2a.CodeUnavailable || e.Message != "the server is busy" {
-			t.Errorf("%s without a connection: %v", what, err)
+			t.Errorf("%s without a connection: %v, want unavailable: the server is busy", what, err)
 		}
 	}
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	readers.Wait()
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-// pipes dials connections that say nothing; it returns the far sides.
-func pipes(t *testing.T, limit time.Duration, lost func(bool)) (dial func(ctx context.Context, network, addr string) (net.Conn, error), far <-chan net.Conn) {
+// pipes returns a dialer of connections on which the other side says nothing, and a channel with the other sides.
+func pipes(t *testing.T, limit time.Duration, lost func(bool)) (dial db.DialFunc, far <-chan net.Conn) {
 	made := make(chan net.Conn, 10)
 	return db.Dialer(limit, lost, func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -24,15 +24,15 @@ func pipes(t *testing.T, limit time.Duration, lost func(bool)) (dial func(ctx co
 	}), made
 }
 
-// A connection is given up when nothing was read for the limit, and a far deadline of the driver does not keep it open.
-func TestConnectionsAreWaitedOnForABoundedTime(t *testing.T) {
+// A connection is closed if nothing was read for the limit, even if the deadline of the driver is later.
+func TestReadsOfASilentConnectionEnd(t *testing.T) {
 	t.Parallel()
 	const limit = 9 * time.Second
 	for name, tt := range map[string]struct {
 		limit    time.Duration
 		deadline time.Duration // of the driver; 0: none
 		want     time.Duration
-		silent   bool // the error is no timeout, which the driver would take for its own
+		silent   bool // the error is no timeout: the driver would take one for its own
 	}{
 		"no deadline":                     {limit, 0, limit, true},
 		"the driver's deadline is sooner": {limit, time.Second, time.Second, false},
@@ -49,7 +49,7 @@ func TestConnectionsAreWaitedOnForABoundedTime(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				go io.WriteString(<-far, "x") //nolint:errcheck // the read tells
+				go io.WriteString(<-far, "x") //nolint:errcheck // the read below shows whether it worked
 				if _, err := conn.Read(make([]byte, 1)); err != nil {
 					t.Fatal(err)
 				}
@@ -75,8 +75,7 @@ func TestConnectionsAreWaitedOnForABoundedTime(t *testing.T) {
 	}
 }
 
-// A write that the other side does not take ends too.
-func TestWritesEndInGoodTime(t *testing.T) {
+func TestWritesToASilentConnectionEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dial, _ := pipes(t, 9*time.Second, func(bool) {})
@@ -91,9 +90,9 @@ func TestWritesEndInGoodTime(t *testing.T) {
 	})
 }
 
-// The driver sends a cancel request to the address of the connection: it ends in good time, and on behalf of a silent connection
-// none is sent.
-func TestCancelRequestsEndInGoodTime(t *testing.T) {
+// The driver sends a cancel request to the address of the connection. It ends in time, and is not sent for a silent
+// connection.
+func TestCancelRequestsEndInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dial, _ := pipes(t, 9*time.Second, func(bool) {})
@@ -107,15 +106,16 @@ func TestCancelRequestsEndInGoodTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if _, err := request.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != time.Second {
+		if _, err := request.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) ||
+			time.Since(begin) != time.Second {
 			t.Errorf("a cancel request ended after %v with %v", time.Since(begin), err)
 		}
 		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
-			t.Fatalf("Read = %v, want that it was given up", err)
+			t.Fatalf("Read = %v, want that the connection was closed", err)
 		}
 		at = conn.RemoteAddr()
 		if _, err := dial(t.Context(), at.Network(), at.String()); err == nil {
-			t.Error("a cancel request was sent on behalf of a silent connection")
+			t.Error("a cancel request was sent for a silent connection")
 		}
 	})
 }

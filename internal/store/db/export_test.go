@@ -8,10 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+// DialFunc opens a connection.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Dialer returns the function with which a pool opens connections, on top of dial.
-func Dialer(limit time.Duration, lost func(silent bool), dial dialFunc) dialFunc {
+func Dialer(limit time.Duration, lost func(silent bool), dial DialFunc) DialFunc {
 	d := newDialer(limit, time.Second, lost)
 	d.dial = dial
 	return d.DialContext

@@ -22,8 +22,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// reads are those of streams, of webhooks and of sign-ins.
-func readsOf(f *storetest.Fixture, ctx context.Context, task a2a.ID) map[string]func() error {
+// readsOf returns the reads that streams and webhooks make.
+func readsOf(ctx context.Context, f *storetest.Fixture, task a2a.ID) map[string]func() error {
 	return map[string]func() error{
 		"a task":           func() error { _, err := f.Tasks.SnapshotOfAny(ctx, task, tasks.Want{}); return err },
 		"a task as it was": func() error { _, err := f.Tasks.SnapshotAt(ctx, task, 1, tasks.Want{}); return err },
@@ -33,8 +33,8 @@ func readsOf(f *storetest.Fixture, ctx context.Context, task a2a.ID) map[string]
 	}
 }
 
-// Large tasks that streams read must not keep runs from renewing their leases and from writing.
-func TestReadsOfStreamsLeaveThePoolOfRunsAlone(t *testing.T) {
+// A stream that reads a large task must not delay the runs, which renew leases and write.
+func TestReadsOfStreamsDoNotUseThePoolOfRuns(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	task := f.NewTask()
@@ -45,38 +45,38 @@ func TestReadsOfStreamsLeaveThePoolOfRunsAlone(t *testing.T) {
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for what, read := range readsOf(f, ctx, task) {
+	for what, read := range readsOf(ctx, f, task) {
 		if err := read(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, _, err := f.Access.LookupKey(ctx, "nobody's"); err == nil || ctx.Err() != nil {
+	if _, _, err := f.Access.LookupKey(ctx, "unknown"); err == nil || ctx.Err() != nil {
 		t.Errorf("a sign-in: %v", err)
 	}
 }
 
-// Nor may they keep requests waiting: they have half of the pool, and are refused when it is taken.
+// Streams must not delay requests either: they get half of the pool of requests, and fail when it is in use.
 func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	task := f.NewTask()
 	release := db.FillReads(f.DB)
 	db.SetRequestWait(f.DB, 100*time.Millisecond)
-	for what, read := range readsOf(f, t.Context(), task) {
+	for what, read := range readsOf(t.Context(), f, task) {
 		if err := read(); a2a.CodeOf(err) != a2a.CodeUnavailable || !strings.Contains(err.Error(), "busy") {
-			t.Errorf("%s without room: %v", what, err)
+			t.Errorf("%s while the share of reads is in use: %v, want that the server is busy", what, err)
 		}
 	}
 	db.SetRequestWait(f.DB, time.Minute)
 	if _, err := f.Tasks.Snapshot(t.Context(), storetest.Ann, task, tasks.Want{}); err != nil {
 		t.Errorf("a request: %v", err)
 	}
-	if _, _, err := f.Access.LookupKey(t.Context(), "nobody's"); err != access.ErrNoKey { //nolint:errorlint // it is that one
+	if _, _, err := f.Access.LookupKey(t.Context(), "unknown"); err != access.ErrNoKey { //nolint:errorlint // as is
 		t.Errorf("a sign-in: %v", err)
 	}
 	release()
-	for range 20 { // more than there is room for: each gives its place back
-		for what, read := range readsOf(f, t.Context(), task) {
+	for range 20 { // more than fit: each one makes room for the next
+		for what, read := range readsOf(t.Context(), f, task) {
 			if err := read(); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -84,26 +84,26 @@ func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
 	}
 }
 
-// Why functions that only read do so on the pool of runs.
+// Why a function that only reads does so on the pool of runs.
 const (
-	ofRuns     = "what a run needs, or the write that it is part of"
-	ofUpkeep   = "one at a time in a process"
-	ofOperator = "the operator's commands alone call it"
+	ofRuns     = "a run needs it, or a write of which it is a part"
+	ofUpkeep   = "a process runs one at a time"
+	ofOperator = "only commands of the operator call it"
 )
 
-// readOnRuns are those functions. What a request, a stream or a webhook reads goes through as, reads
-// or signIns.
+// readOnRuns are those functions. All other reads go through DB.As, DB.Reads or DB.SignIns.
 var readOnRuns = map[string]string{
-	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
+	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "poll": ofRuns,
 	"EndOfRun": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
 	"checkSchema": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
 	"SweepActions": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
-	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator, "RetryTask": ofOperator, "SealedWith": ofOperator,
+	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator,
+	"RetryTask": ofOperator, "SealedWith": ofOperator,
 	"Keys": ofOperator, "List": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
 	"Purge": ofOperator,
 }
 
-// A statement that only reads is on the pool of runs only where readOnRuns says why.
+// Reads that need not be on the pool of runs would delay the runs.
 func TestFewReadsAreOnThePoolOfRuns(t *testing.T) {
 	t.Parallel()
 	text := regexp.MustCompile("(?s)`-- name: (\\w+) :\\w+\n(.*?)`")

@@ -9,8 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// What PostgreSQL refuses for a while is not the request's fault, and not ours: its caller is
-// told that it can come again.
+// If PostgreSQL refuses for a while, the caller gets an error that says to try again.
 func TestDatabaseThatRefusesForAWhileIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(f *storetest.Fixture){
@@ -28,7 +27,8 @@ func TestDatabaseThatRefusesForAWhileIsUnavailable(t *testing.T) {
 			defer conn.Close(t.Context())
 			for _, q := range []string{
 				`ALTER DATABASE "` + database + `" ALLOW_CONNECTIONS false`,
-				`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.datname = '` + database + `' AND a.application_name LIKE 'a2ad-r1-%'`,
+				`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
+				WHERE a.datname = '` + database + `' AND a.application_name LIKE 'a2ad-r1-%'`,
 			} {
 				if _, err := conn.Exec(t.Context(), q); err != nil {
 					f.T.Fatal(err)
@@ -36,17 +36,19 @@ func TestDatabaseThatRefusesForAWhileIsUnavailable(t *testing.T) {
 			}
 		},
 		"it takes no writes": func(f *storetest.Fixture) {
-			f.Exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
-			f.Exec(`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.datname = current_database() AND a.application_name LIKE 'a2ad-r1-%'`)
+			f.Exec(`DO $$ BEGIN
+				EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database());
+			END $$`)
+			f.Exec(`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
+				WHERE a.datname = current_database() AND a.application_name LIKE 'a2ad-r1-%'`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)
 			refuse(f)
-			if _, err := f.Tasks.Submit(t.Context(), storetest.Submission("hello")); a2a.CodeOf(err) != a2a.CodeUnavailable {
-				t.Errorf("submit: %v", err)
-			}
+			_, err := f.Tasks.Submit(t.Context(), storetest.Submission("hello"))
+			storetest.WantCode(t, err, a2a.CodeUnavailable)
 		})
 	}
 }

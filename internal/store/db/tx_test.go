@@ -11,13 +11,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// effects notes which effects of a transaction ran, and whether its row was visible to others by then.
+// effects records which effects of a transaction ran, and whether others saw its row by then.
 type effects struct {
 	*storetest.Fixture
 	ran []string
 }
 
-const effectsTable = "CREATE TABLE public.effects (name text NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED); GRANT ALL ON public.effects TO public"
+const effectsTable = `
+	CREATE TABLE public.effects (name text NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED);
+	GRANT ALL ON public.effects TO public`
 
 func newEffects(t *testing.T) *effects {
 	f := storetest.Open(t)

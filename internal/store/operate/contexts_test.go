@@ -12,9 +12,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// Tasks from before the table, and those that a server of the version before makes beside it,
-// are found by their context.
-func TestUpgradeKnowsTheContextsOfOlderTasks(t *testing.T) {
+// A client finds by their context the tasks that are older than the table of contexts, and those that a server of the
+// previous version adds after the upgrade.
+func TestUpgradeFindsOlderTasksByContext(t *testing.T) {
 	t.Parallel()
 	ctx := migrateContext(t)
 	pg := storetest.New(t)
@@ -33,8 +33,13 @@ func TestUpgradeKnowsTheContextsOfOlderTasks(t *testing.T) {
 	}
 	add := func(n int) {
 		t.Helper()
-		if _, err := conn.Exec(ctx, `INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
-			SELECT gen_random_uuid(), 'acme', 'ann', 'a', 'talk', 1, now(), 1, now(), 1, 1, now() FROM generate_series(1, $1)`, n); err != nil {
+		_, err := conn.Exec(ctx, `
+			INSERT INTO a2a.tasks (
+			  id, tenant, owner, agent, context_id, state, status_at,
+			  last_seq, last_at, last_message_seq, last_user_seq, created_at)
+			SELECT gen_random_uuid(), 'acme', 'ann', 'a', 'talk', 1, now(), 1, now(), 1, 1, now()
+			FROM generate_series(1, $1)`, n)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +54,8 @@ func TestUpgradeKnowsTheContextsOfOlderTasks(t *testing.T) {
 	}
 	defer s.Close()
 	for owner, want := range map[string]int{"ann": 7, "bob": 0} {
-		found, total, err := s.Tasks.Page(ctx, db.Caller{Tenant: "acme", Owner: owner}, tasks.Filter{Agent: "a", ContextID: "talk", Limit: 10})
+		found, total, err := s.Tasks.Page(ctx, db.Caller{Tenant: "acme", Owner: owner},
+			tasks.Filter{Agent: "a", ContextID: "talk", Limit: 10})
 		if err != nil || len(found) != want || total.N != want {
 			t.Errorf("%s finds %d of %d tasks, %v; want %d", owner, len(found), total.N, err, want)
 		}

@@ -17,12 +17,12 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// Neither who migrates nor who serves needs to be a superuser.
+// Neither the login that migrates nor that of the servers needs to be a superuser.
 func TestOrdinaryLoginsSuffice(t *testing.T) {
 	t.Parallel()
 	pg := storetest.NewEmpty(t)
 	f := &storetest.Fixture{T: t, URL: pg.URL, SQL: pg.Pool(t)}
-	storetest.New(t) // the roles are there
+	storetest.New(t) // its migrations make the roles
 	name := fmt.Sprintf("t%d", time.Now().UnixNano())
 	owner, server := name+"_owner", name+"_server"
 	f.Exec("CREATE ROLE " + owner + " LOGIN IN ROLE a2a_owner, a2a_app, a2a_worker")
@@ -31,7 +31,7 @@ func TestOrdinaryLoginsSuffice(t *testing.T) {
 	if err := f.SQL.QueryRow(t.Context(), "SELECT current_database()").Scan(&database); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // roles are of the cluster
+	t.Cleanup(func() { // roles belong to the whole server
 		ctx := context.WithoutCancel(t.Context())
 		conn, err := pgx.Connect(ctx, pg.URL)
 		if err != nil {
@@ -40,7 +40,9 @@ func TestOrdinaryLoginsSuffice(t *testing.T) {
 		}
 		defer conn.Close(ctx)
 		both := owner + ", " + server
-		for _, query := range []string{"REASSIGN OWNED BY " + both + " TO CURRENT_USER", "DROP OWNED BY " + both, "DROP ROLE " + both} {
+		for _, query := range []string{
+			"REASSIGN OWNED BY " + both + " TO CURRENT_USER", "DROP OWNED BY " + both, "DROP ROLE " + both,
+		} {
 			if _, err := conn.Exec(ctx, query); err != nil {
 				t.Error(err)
 			}
@@ -65,8 +67,9 @@ func TestOrdinaryLoginsSuffice(t *testing.T) {
 	if err := operate.MigrateDown(t.Context(), as(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if err := operate.MigrateUp(t.Context(), as(server)); err == nil || !strings.Contains(err.Error(), "take the one that owns the tables") {
-		t.Errorf("the login of the servers migrates: %v", err)
+	if err := operate.MigrateUp(t.Context(), as(server)); err == nil ||
+		!strings.Contains(err.Error(), "take the one that owns the tables") {
+		t.Errorf("MigrateUp with the login of the servers = %v, want that it names the owner of the tables", err)
 	}
 	if err := operate.MigrateUp(t.Context(), as(owner)); err != nil {
 		t.Fatal(err)
@@ -82,10 +85,10 @@ func TestOrdinaryLoginsSuffice(t *testing.T) {
 	f.Store = s
 	task := f.NewTask()
 	if got, err := s.Tasks.Snapshot(t.Context(), storetest.Ann, task, tasks.Want{}); err != nil || got.ID != task {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("Snapshot = %v, %v, want task %s", got, err, task)
 	}
 
-	// What it may not see it says that it does not see.
+	// The overview counts the connections that its login may not see.
 	tx, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +104,8 @@ func TestOrdinaryLoginsSuffice(t *testing.T) {
 	if n := hidden(); n == 0 {
 		t.Error("the transaction of another login is neither shown nor counted")
 	}
-	f.Exec("ALTER ROLE " + server + " INHERIT") // before the grant: from version 16 on, each grant keeps what it was given with
+	// This comes before the grant: since PostgreSQL 16, a grant keeps the INHERIT of its time.
+	f.Exec("ALTER ROLE " + server + " INHERIT")
 	f.Exec("GRANT pg_read_all_stats TO " + server)
 	if n := hidden(); n != 0 {
 		t.Errorf("%d connections are hidden from a member of pg_read_all_stats", n)

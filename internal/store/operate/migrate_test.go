@@ -28,28 +28,30 @@ func TestMigrateUpFromSeveralProcessesAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := applied(t, db), len(steps(t, db)); got != want {
-		t.Errorf("%d steps are applied, want %d", got, want)
+		t.Errorf("%d migrations are applied, want %d", got, want)
 	}
 }
 
-// TestMigrateTakesItsTime: a step may take longer than the server allows for a statement.
-func TestMigrateTakesItsTime(t *testing.T) {
+// A migration may take longer than the statement_timeout of the server.
+func TestMigrateHasNoStatementTimeout(t *testing.T) {
 	t.Parallel()
 	ctx := migrateContext(t)
 	db := storetest.NewEmpty(t)
 	pool := db.Pool(t)
-	// While somebody makes the same schema, and may yet take it back, the first step waits.
+	// While another transaction creates the same schema, and may yet roll back, the first migration waits.
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(ctx) //nolint:errcheck // in the end it is
+	defer tx.Rollback(ctx) //nolint:errcheck // it is rolled back below
 	for _, query := range []string{"SET LOCAL statement_timeout = 0", "CREATE SCHEMA a2a"} {
 		if _, err := tx.Exec(ctx, query); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const limit = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$"
+	const limit = `DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database());
+	END $$`
 	if _, err := pool.Exec(ctx, limit); err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +60,13 @@ func TestMigrateTakesItsTime(t *testing.T) {
 	for long := false; !long; {
 		select {
 		case err := <-up:
-			t.Fatalf("it did not wait: %v", err)
+			t.Fatalf("MigrateUp = %v before the other transaction ended", err)
 		default:
 		}
-		const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '200 ms'"
+		const waits = `
+			SELECT count(*) > 0 FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'
+			  AND clock_timestamp() - query_start > interval '200 ms'`
 		if err := pool.QueryRow(ctx, waits).Scan(&long); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +79,7 @@ func TestMigrateTakesItsTime(t *testing.T) {
 	}
 }
 
-func TestMigrateDownTakesBackOneStep(t *testing.T) {
+func TestMigrateDownRevertsOneMigration(t *testing.T) {
 	t.Parallel()
 	ctx := migrateContext(t)
 	db := storetest.New(t)
@@ -83,30 +88,30 @@ func TestMigrateDownTakesBackOneStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := applied(t, db); got != left {
-			t.Fatalf("%d steps are applied, want %d", got, left)
+			t.Fatalf("%d migrations are applied, want %d", got, left)
 		}
 	}
 	if err := operate.MigrateDown(ctx, db.URL); err != nil {
 		t.Errorf("MigrateDown with nothing applied = %v, want nil", err)
 	}
 	if got := schemas(t, db); got != "" {
-		t.Errorf("schemas left after the last step down: %s", got)
+		t.Errorf("schemas left after the last migration was reverted: %s", got)
 	}
 	if err := operate.MigrateUp(ctx, db.URL); err != nil {
-		t.Errorf("MigrateUp after all the way down: %v", err)
+		t.Errorf("MigrateUp after all migrations were reverted: %v", err)
 	}
 }
 
-func TestMigrateStatusListsEveryStep(t *testing.T) {
+func TestMigrateStatusListsEveryMigration(t *testing.T) {
 	t.Parallel()
 	all := steps(t, storetest.New(t))
 	for i, m := range all {
 		if m.Applied.IsZero() || m.Name == "" || i > 0 && all[i-1].Version >= m.Version {
-			t.Errorf("step %d = %+v, want it named, in order and applied", i, m)
+			t.Errorf("migration %d = %+v, want a name, the order of versions, and that it is applied", i, m)
 		}
 	}
 	if got, want := all[len(all)-1].Version, operate.SchemaVersion(); got != want {
-		t.Errorf("newest step is %d, want SchemaVersion() = %d", got, want)
+		t.Errorf("the newest migration is %d, want SchemaVersion() = %d", got, want)
 	}
 }
 
@@ -128,7 +133,7 @@ func TestMigrateWaitsForTheLockOnlyAsLongAsItsContext(t *testing.T) {
 		t.Error("MigrateUp = nil while another process migrates")
 	}
 	if got := schemas(t, db); got != "" {
-		t.Errorf("MigrateUp made %s without the lock", got)
+		t.Errorf("MigrateUp made schemas %s without the lock", got)
 	}
 }
 
@@ -146,7 +151,7 @@ func TestMigrationFilesAreNumberedAndReversible(t *testing.T) {
 		}
 		number, _, _ := strings.Cut(name, "_")
 		if other := seen[number]; other != "" {
-			t.Errorf("%s has the number of %s", name, other)
+			t.Errorf("%s and %s have the same number", name, other)
 		}
 		seen[number] = name
 		text, err := fs.ReadFile(migrations.FS, name)
@@ -161,6 +166,7 @@ func TestMigrationFilesAreNumberedAndReversible(t *testing.T) {
 	}
 }
 
+// steps returns all migrations, in order.
 func steps(t *testing.T, db *storetest.DB) []operate.Migration {
 	t.Helper()
 	all, err := operate.MigrateStatus(migrateContext(t), db.URL)
@@ -173,6 +179,7 @@ func steps(t *testing.T, db *storetest.DB) []operate.Migration {
 	return all
 }
 
+// applied returns how many migrations are applied.
 func applied(t *testing.T, db *storetest.DB) int {
 	t.Helper()
 	n := 0
@@ -184,6 +191,7 @@ func applied(t *testing.T, db *storetest.DB) int {
 	return n
 }
 
+// schemas returns the names of the schemas that migrations make.
 func schemas(t *testing.T, db *storetest.DB) string {
 	t.Helper()
 	ctx := migrateContext(t)
@@ -196,6 +204,7 @@ func schemas(t *testing.T, db *storetest.DB) string {
 	return got
 }
 
+// migrateContext bounds the migrations of a test.
 func migrateContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -203,17 +212,23 @@ func migrateContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// An analyze reads 300 rows for each step of the finest statistics that a column has: one column
-// that a later migration adds to a log would make it read ten times as many.
+// ANALYZE reads 300 rows per step of the finest statistics target of a table. One new column with the default target
+// would make it read ten times as many rows of a log.
 func TestStatisticsOfLogsAreCheap(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	const of = `FROM pg_attribute a WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = ANY (ARRAY['a2a.task_events', 'a2a.messages', 'a2a.task_attempts', 'a2a.artifacts',
-		'a2a.artifact_parts', 'a2a.context_tasks', 'a2a.idempotency_keys', 'a2a.push_attempts']::regclass[])`
-	if got := storetest.Value[int](f, "SELECT count(DISTINCT a.attrelid)::int "+of+" AND a.attstattarget = 10"); got != 8 {
-		t.Errorf("%d tables, want 8", got)
+	const columns = `
+		FROM pg_attribute a
+		WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = ANY (ARRAY[
+		  'a2a.task_events', 'a2a.messages', 'a2a.task_attempts', 'a2a.artifacts', 'a2a.artifact_parts',
+		  'a2a.context_tasks', 'a2a.idempotency_keys', 'a2a.push_attempts']::regclass[])`
+	const tables = "SELECT count(DISTINCT a.attrelid)::int" + columns + " AND a.attstattarget = 10"
+	if got := storetest.Value[int](f, tables); got != 8 {
+		t.Errorf("%d tables have cheap statistics, want 8", got)
 	}
-	if got := storetest.Value[string](f, "SELECT coalesce(string_agg(a.attrelid::regclass || '.' || a.attname, ', '), '') "+of+" AND a.attstattarget IS DISTINCT FROM 10"); got != "" {
+	const others = "SELECT coalesce(string_agg(a.attrelid::regclass || '.' || a.attname, ', '), '')" +
+		columns + " AND a.attstattarget IS DISTINCT FROM 10"
+	if got := storetest.Value[string](f, others); got != "" {
 		t.Errorf("statistics of %s are not those of 00024_cheap_statistics.sql", got)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// Whoever runs what the error says can migrate. Roles belong to the whole server, so this needs one of its own.
-func TestMigrateUpSaysWhatTheLoginLacks(t *testing.T) {
+// After an operator runs the statements of the error, the login can migrate. Roles belong to the whole server, so the
+// test has one of its own.
+func TestMigrateUpListsTheRightsThatTheLoginLacks(t *testing.T) {
 	t.Parallel()
 	srv := storetest.NewServer(t, nil)
 	ctx := t.Context()
@@ -38,7 +39,7 @@ func TestMigrateUpSaysWhatTheLoginLacks(t *testing.T) {
 		u.RawQuery, u.User = q.Encode(), nil
 		return u.String()
 	}
-	// One after the other: the first makes the roles that the last finds.
+	// They run one after the other: the first makes the roles that the second finds.
 	for _, tt := range []struct{ name, setUp, fix string }{
 		{"plain", "CREATE ROLE plain LOGIN; CREATE DATABASE plain;", `CREATE ROLE a2a_app NOLOGIN;
 CREATE ROLE a2a_audit NOLOGIN;
@@ -47,9 +48,18 @@ CREATE ROLE a2a_worker NOLOGIN;
 GRANT a2a_app, a2a_audit, a2a_owner, a2a_worker TO "plain";
 ALTER DATABASE "plain" OWNER TO "plain";
 GRANT CREATE ON SCHEMA public TO "plain";`},
-		{"owns-its-database", `CREATE ROLE "owns-its-database" LOGIN; CREATE DATABASE "owns-its-database" OWNER "owns-its-database";`, `GRANT a2a_app, a2a_owner, a2a_worker TO "owns-its-database";`},
-		{"makes-roles", `DROP DATABASE plain; DROP DATABASE "owns-its-database"; DROP ROLE a2a_owner; DROP ROLE a2a_app; DROP ROLE a2a_worker; DROP ROLE a2a_audit;
-			CREATE ROLE "makes-roles" LOGIN CREATEROLE; CREATE DATABASE "makes-roles" OWNER "makes-roles";`, ""},
+		{
+			"owns-its-database",
+			`CREATE ROLE "owns-its-database" LOGIN; CREATE DATABASE "owns-its-database" OWNER "owns-its-database";`,
+			`GRANT a2a_app, a2a_owner, a2a_worker TO "owns-its-database";`,
+		},
+		{
+			"makes-roles",
+			`DROP DATABASE plain; DROP DATABASE "owns-its-database";
+			DROP ROLE a2a_owner; DROP ROLE a2a_app; DROP ROLE a2a_worker; DROP ROLE a2a_audit;
+			CREATE ROLE "makes-roles" LOGIN CREATEROLE; CREATE DATABASE "makes-roles" OWNER "makes-roles";`,
+			"",
+		},
 	} {
 		for statement := range strings.SplitSeq(tt.setUp, ";") {
 			run("postgres", statement)
@@ -57,7 +67,7 @@ GRANT CREATE ON SCHEMA public TO "plain";`},
 		err := operate.MigrateUp(ctx, as(tt.name, tt.name))
 		if tt.fix != "" {
 			if err == nil {
-				t.Fatalf("%s: migrates without its rights", tt.name)
+				t.Fatalf("%s: MigrateUp without the rights = nil, want an error", tt.name)
 			}
 			_, fix, _ := strings.Cut(err.Error(), "\n\n")
 			if fix = strings.ReplaceAll(strings.TrimSpace(fix), "\n  ", "\n"); fix != tt.fix {
@@ -70,7 +80,7 @@ GRANT CREATE ON SCHEMA public TO "plain";`},
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		if err := operate.MigrateUp(ctx, as(tt.name, tt.name)); err != nil {
-			t.Errorf("%s: again: %v", tt.name, err)
+			t.Errorf("%s: second MigrateUp: %v", tt.name, err)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type Fixture struct {
 	URL string        // of the database; the user may do anything
 	SQL *pgxpool.Pool // connections of the test itself
 
-	AttemptsSwept bool // the test sweeps attempts: an event whose attempt is gone is not broken
+	AttemptsSwept bool // the test sweeps attempts: an event without its attempt is no fault
 
 	mu        sync.Mutex
 	wakes     []string                 // guarded by mu

@@ -23,11 +23,11 @@ import (
 
 // How one server serves all packages of a go test run, which are processes that know nothing of each other:
 //
-// Each user of the server holds a shared flock on users.lock as long as its process lives. The first one starts a supervisor,
-// a process of its own session made from the same test binary, which runs the server as its child and asks for the exclusive
-// lock: it gets it when the last user has ended, and then stops the server. There is no count to go wrong: the kernel drops the
-// lock of a process that was killed. start.lock makes one process at a time look for the server or start it. A user takes
-// users.lock before it looks, so that what it finds cannot stop under it.
+// Each user of the server holds a shared flock on users.lock until its process ends. The first user starts a
+// supervisor from the same test binary, as a process in a session of its own. The supervisor runs the server as its
+// child and waits for the exclusive lock. It gets the lock after the last user has ended, and then stops the server. No
+// count can go wrong: the kernel releases the lock of a process that was killed. start.lock lets one process at a time
+// look for the server or start it. A user locks users.lock before it looks, so that the server cannot stop meanwhile.
 const (
 	startLock = "start.lock"
 	usersLock = "users.lock"
@@ -41,7 +41,7 @@ const (
 	pingLimit     = 10 * time.Second
 )
 
-// join is done once a process: whatever it finds lasts until the process ends.
+// join finds or starts the server once per process: the result is valid until the process ends.
 var join = sync.OnceValues(func() (server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
 	defer cancel()
@@ -102,7 +102,8 @@ func joinIn(ctx context.Context, dir string) (server, error) {
 	return server{url: u, using: using}, nil
 }
 
-// alive takes any answer of a server for life: one that is full or just recovers from a crash must not get a twin.
+// alive reports whether a server answers in any way. A server that is full, or that recovers from a crash, must not get
+// a twin.
 func alive(ctx context.Context, u string) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
@@ -111,12 +112,12 @@ func alive(ctx context.Context, u string) bool {
 		var pgErr *pgconn.PgError
 		return errors.As(err, &pgErr)
 	}
-	_ = conn.Close(ctx) // an answer is all that was wanted
+	_ = conn.Close(ctx) // it has answered
 	return true
 }
 
-// startSupervisor returns the URL that the supervisor reports once its server is ready. None of our files reach it, since go
-// test waits for everybody who holds a test's output.
+// startSupervisor returns the URL that the supervisor reports when its server is ready. The supervisor gets none of our
+// files: go test waits until every process has closed the output of a test.
 func startSupervisor(ctx context.Context, dir string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -141,7 +142,7 @@ func startSupervisor(ctx context.Context, dir string) (string, error) {
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("start supervisor: %w", err)
 	}
-	// It outlives us; should it end first, the parent of orphans collects it after we have gone.
+	// It outlives this process. If it ends first, init collects it.
 	if err := cmd.Process.Release(); err != nil {
 		return "", fmt.Errorf("release supervisor: %w", err)
 	}
@@ -159,8 +160,8 @@ func startSupervisor(ctx context.Context, dir string) (string, error) {
 	return strings.TrimSpace(u), nil
 }
 
-// stateDir is in the temporary directory and not in XDG_RUNTIME_DIR, which is a small file system in memory: the cluster lives
-// here as well. Whoever chooses other binaries or another Docker gets another server.
+// stateDir is in the temporary directory, because the cluster is stored there, too: XDG_RUNTIME_DIR is a small file
+// system in memory. Other binaries or another Docker have another server.
 func stateDir() (string, error) {
 	choice := sha256.Sum256([]byte(os.Getenv("A2AD_PG_BINDIR") + "\x00" + os.Getenv("DOCKER_HOST")))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("a2ad-test-%d-%s", os.Getuid(), hex.EncodeToString(choice[:3])))
@@ -170,20 +171,20 @@ func stateDir() (string, error) {
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", fmt.Errorf("look at state directory: %w", err)
+		return "", fmt.Errorf("inspect state directory: %w", err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(st.Uid) != os.Getuid() {
-		return "", fmt.Errorf("%s is in the way: not a directory of ours", dir)
+		return "", fmt.Errorf("%s exists, but is no directory of this user: remove it", dir)
 	}
-	// Whatever the umask said: the user that runs PostgreSQL for root passes through.
+	// Whatever the umask is: the user that runs PostgreSQL for root must be able to enter.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return "", fmt.Errorf("open state directory: %w", err)
 	}
 	return dir, nil
 }
 
-// lockFile polls, so that the wait for a process that hangs ends with ctx. The lock goes with the file.
+// lockFile polls, so that the wait for a process that hangs ends with ctx. Closing the file releases the lock.
 func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// setUpLimit bounds all that is done to give a test its database. It leaves room for pulling an image.
+	// setUpLimit bounds the time in which a test gets its database. It is long enough to pull an image.
 	setUpLimit = 4 * time.Minute
 	dropLimit  = time.Minute
 
-	// poolSize lets a test hold several connections at once without waiting for itself.
+	// poolSize lets a test use several connections at once without waiting for itself.
 	poolSize = 16
 )
 
@@ -39,8 +39,8 @@ type DB struct {
 	URL string
 }
 
-// Main runs the tests of a package that uses New, and fails if they leave goroutines running. Call it from TestMain; it does not
-// return.
+// Main runs the tests of a package that uses New, and fails if they leave goroutines running. Call it from TestMain; it
+// does not return.
 func Main(m *testing.M, opts ...goleak.Option) {
 	if dir := os.Getenv(supervisorEnv); dir != "" {
 		os.Exit(supervise(dir))
@@ -49,11 +49,11 @@ func Main(m *testing.M, opts ...goleak.Option) {
 	goleak.VerifyTestMain(m, opts...)
 }
 
-// mainCalled is written before the tests start and only read after.
+// mainCalled is written before the tests start, and only read after that.
 var mainCalled bool
 
-// New returns a new database with the newest schema. It is dropped when the test ends, whoever is still connected. New may be
-// called from parallel tests, and several times in one.
+// New returns a new database with the newest schema. It is dropped when the test ends, even if there are connections.
+// New may be called from parallel tests, and several times in one.
 func New(t testing.TB) *DB {
 	t.Helper()
 	ctx := setUpContext(t)
@@ -87,8 +87,8 @@ func (db *DB) Pool(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// NewServer starts a PostgreSQL for this test alone, with fsync on and with params beside the usual settings: one to crash, stop
-// or restart. It always runs the installed binaries, and ends with the test.
+// NewServer starts a PostgreSQL for one test, which may crash, stop or restart it. fsync is on, and params are added to
+// the usual settings. It always runs the installed programs, and ends with the test.
 func NewServer(t testing.TB, params map[string]string) *devpg.Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "a2ad-server-")
@@ -96,7 +96,7 @@ func NewServer(t testing.TB, params map[string]string) *devpg.Server {
 		t.Fatalf("make server directory: %v", err)
 	}
 	removeAfter(t, dir)
-	// Open enough for the user that runs PostgreSQL when the tests run as root; t.TempDir is not.
+	// If the tests run as root, another user runs PostgreSQL and must be able to enter. It cannot enter t.TempDir.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatalf("open server directory: %v", err)
 	}
@@ -134,13 +134,14 @@ func NewOn(t testing.TB, srv *devpg.Server) *DB {
 	return &DB{URL: u}
 }
 
-// server is the shared one, as this process sees it.
+// server is the shared server, as this process knows it.
 type server struct {
-	url   string   // of its maintenance database
-	using *os.File // our hold on usersLock: open, and never collected, as long as the process lives; nil for a given server
+	url string // of its maintenance database
+	// using is the lock on usersLock. It stays open until the process ends; nil for a given server.
+	using *os.File
 }
 
-// create copies template to a new database that lasts as long as t.
+// create copies template to a new database, which is dropped when the test ends.
 func (s server) create(t testing.TB, template string) *DB {
 	t.Helper()
 	name := databaseName()
@@ -157,7 +158,7 @@ func (s server) create(t testing.TB, template string) *DB {
 	return &DB{URL: s.database(name)}
 }
 
-// exec uses a connection of its own each time: a pool would have to be closed by somebody who knows that the last test is over.
+// exec opens a connection each time: nothing would close a pool after the last test.
 func (s server) exec(ctx context.Context, statement string) error {
 	conn, err := pgx.Connect(ctx, s.url)
 	if err != nil {
@@ -178,7 +179,7 @@ func (s server) database(name string) string {
 	return u.String()
 }
 
-// databaseName tells by its time which databases a killed test binary left on a server that is kept.
+// databaseName contains the time, which shows later that a killed test binary left the database.
 func databaseName() string {
 	var random [6]byte
 	_, _ = rand.Read(random[:]) // never fails

@@ -33,7 +33,7 @@ func runUser() {
 		os.Exit(1)
 	}
 	fmt.Println(srv.url)
-	_, _ = io.Copy(io.Discard, os.Stdin) // for ever, unless the test ends without killing us
+	_, _ = io.Copy(io.Discard, os.Stdin) // until this process is killed, or the test ends
 	os.Exit(0)
 }
 
@@ -59,7 +59,7 @@ func TestDatabaseGoesWithItsTest(t *testing.T) {
 	t.Run("user", func(t *testing.T) {
 		db := New(t)
 		u = db.URL
-		// Nobody closes this connection: the drop must not wait for it.
+		// This connection stays open: the drop must not wait for it.
 		conn, err := pgx.Connect(setUpContext(t), u)
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,9 @@ func TestNewServerSurvivesACrash(t *testing.T) {
 	if err := pool.QueryRow(ctx, "SELECT n FROM a2a.kept").Scan(&n); err != nil || n != 42 {
 		t.Errorf("kept = %d, %v, want 42", n, err)
 	}
-	for name, want := range map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "work_mem": "5MB"} {
+	for name, want := range map[string]string{
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "work_mem": "5MB",
+	} {
 		var got string
 		if err := pool.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&got); err != nil || got != want {
 			t.Errorf("%s = %q, %v, want %q", name, got, err, want)
@@ -137,7 +139,7 @@ func TestNewServerSurvivesACrash(t *testing.T) {
 	}
 }
 
-// BenchmarkDatabase is what a test pays for its database, coming and going.
+// BenchmarkDatabase measures what one test pays for its database.
 func BenchmarkDatabase(b *testing.B) {
 	ctx := setUpContext(b)
 	srv := shared(b)
@@ -202,7 +204,8 @@ func (u user) kill(t *testing.T) {
 	_ = u.cmd.Wait()
 }
 
-// awaitStopped waits until the server at u is gone and its supervisor too, which holds the users' lock to its end.
+// awaitStopped waits until the server at u has ended, and then its supervisor, which keeps the users' lock until its
+// end.
 func awaitStopped(t *testing.T, dir, u string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -16,33 +16,32 @@ import (
 )
 
 const (
-	// image is the major that docker-compose.yml runs.
+	// image has the major version of docker-compose.yml.
 	image = "postgres:17"
 
-	// linger is how long the server waits for another user: packages of one run follow each other with gaps, in which the
-	// next one is compiled.
+	// linger is how long the server waits for another user: between two packages of a run, go compiles the second.
 	linger = 2 * time.Second
 
 	dockerCheckLimit = 3 * time.Second
 	stopLimit        = 30 * time.Second
 )
 
-// serverParams suit many short databases: no vacuum that stands in the way of copying a template, room for all packages'
-// pools.
+// serverParams suit many short databases: a vacuum rarely blocks the copy of a template, and the pools of all packages
+// fit.
 var serverParams = map[string]string{
 	"autovacuum_naptime": "60s",
 	"max_connections":    "400",
 }
 
-// running is a server of the supervisor's.
+// running is a server that the supervisor has started.
 type running struct {
 	url    string
 	exited <-chan struct{} // nil: not known
 	stop   func(context.Context) error
 }
 
-// supervise runs the server of dir until its last user has ended, and returns the exit code. What goes wrong is written to
-// stderr, which is the log that the user shows.
+// supervise runs the server of dir until its last user has ended, and returns the exit code. It writes errors to
+// stderr: that is the log which a user shows.
 func supervise(dir string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
 	defer cancel()
@@ -53,7 +52,7 @@ func supervise(dir string) int {
 	}
 	alone, err := serve(dir, srv)
 	if alone != nil {
-		defer alone.Close() // nobody joins before the server has stopped
+		defer alone.Close() // no process joins before the server has stopped
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
@@ -64,7 +63,7 @@ func supervise(dir string) int {
 	return 0
 }
 
-// serve returns the lock that keeps users out, once the last one has gone.
+// serve waits for the last user to end, and returns the lock that keeps new users out.
 func serve(dir string, srv running) (*os.File, error) {
 	path := filepath.Join(dir, urlFile)
 	if err := os.WriteFile(path, []byte(srv.url), 0o600); err != nil {
@@ -81,8 +80,8 @@ func serve(dir string, srv running) (*os.File, error) {
 	return alone, os.Remove(path)
 }
 
-// lastUserGone waits until it has the exclusive lock and nobody came while it lingered. It returns a nil file when the server ended
-// first: then we must end too, since our hold on its directory would keep the next supervisor out.
+// lastUserGone waits until it has the exclusive lock and no user came during linger. It returns a nil file when the
+// server ended first. Then the supervisor must end, too: its lock on the directory would keep the next one out.
 func lastUserGone(dir string, exited <-chan struct{}) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, usersLock), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -115,8 +114,8 @@ func lastUserGone(dir string, exited <-chan struct{}) (*os.File, error) {
 	}
 }
 
-// open goes down the chain. A Docker that answers but cannot run the image, without a network perhaps, is no reason to fail where
-// PostgreSQL is installed.
+// open tries Docker, then the installed PostgreSQL. If Docker answers but cannot run the image, for example without a
+// network, an installed PostgreSQL is good enough.
 func open(ctx context.Context, dir string) (running, error) {
 	var dockerErr error
 	if dockerAnswers(ctx) {
@@ -133,12 +132,14 @@ func open(ctx context.Context, dir string) (running, error) {
 		Params:    serverParams,
 	})
 	if err != nil {
-		return running{}, errors.Join(dockerErr, err, errors.New("or set A2AD_TEST_DATABASE_URL to a server where tests may create databases"))
+		return running{},
+			errors.Join(dockerErr, err,
+				errors.New("or set A2AD_TEST_DATABASE_URL to a server where tests may create databases"))
 	}
 	return running{url: srv.URL("postgres"), exited: srv.Exited(), stop: srv.Stop}, nil
 }
 
-// dockerAnswers asks the daemon: a docker command may be installed without one.
+// dockerAnswers asks the daemon: the docker command may be installed without it.
 func dockerAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, dockerCheckLimit)
 	defer cancel()

@@ -52,6 +52,9 @@ func Chunk(id string, text ...string) *a2a.ArtifactUpdate {
 	return u
 }
 
+// Batch returns the batch of these events and nothing else.
+func Batch(events ...a2a.Event) tasks.Batch { return tasks.Batch{Events: events} }
+
 // Submit submits a new task or a message to a task.
 func (f *Fixture) Submit(in tasks.Submission) tasks.Submitted {
 	f.T.Helper()
@@ -148,7 +151,7 @@ func (f *Fixture) AddCompleted(n int, owner, agent string) {
 // Append records events under a lease.
 func (f *Fixture) Append(l *tasks.Lease, events ...a2a.Event) tasks.Appended {
 	f.T.Helper()
-	out, err := f.Tasks.Append(f.T.Context(), l, tasks.Batch{Events: events})
+	out, err := f.Tasks.Append(f.T.Context(), l, Batch(events...))
 	if err != nil {
 		f.T.Fatalf("append: %v", err)
 	}

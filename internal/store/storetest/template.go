@@ -19,8 +19,8 @@ const (
 	testPrefix     = "a2ad_test_"
 	templatePrefix = "a2ad_tmpl_"
 
-	// setUpLock is the advisory lock under which a process makes the template: one lock for all templates, because migrations
-	// also make roles, which belong to the whole server.
+	// setUpLock is the advisory lock under which a process makes a template. All templates have the same lock, because
+	// migrations also make roles, which belong to the whole server.
 	setUpLock = 0x61326164_74657374
 )
 
@@ -30,8 +30,8 @@ var templates = struct {
 	names map[server]string // guarded by the mutex
 }{names: map[server]string{}}
 
-// template returns the name of a database with the newest schema that nobody is connected to. Its name is a hash of the
-// migrations, so that another branch on the same server has another one.
+// template returns the name of a database with the newest schema and without connections. Its name has a hash of the
+// migrations, so that another branch on the same server has another template.
 func (s server) template(ctx context.Context) (string, error) {
 	templates.Lock()
 	defer templates.Unlock()
@@ -49,13 +49,13 @@ func (s server) template(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// makeTemplate migrates under another name and renames at the end, so that one cut short is never copied.
+// makeTemplate migrates under another name and renames at the end, so that a partial template is never copied.
 func (s server) makeTemplate(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, s.url)
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) // and with it the lock goes
+	defer conn.Close(context.WithoutCancel(ctx)) // that releases the lock
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(setUpLock)); err != nil {
 		return fmt.Errorf("take set-up lock: %w", err)
 	}
@@ -68,7 +68,9 @@ func (s server) makeTemplate(ctx context.Context, name string) error {
 		return err
 	}
 	fresh := name + "_new"
-	for _, statement := range []string{"DROP DATABASE IF EXISTS " + quote(fresh) + " WITH (FORCE)", createDatabase(fresh, "template0")} {
+	for _, statement := range []string{
+		"DROP DATABASE IF EXISTS " + quote(fresh) + " WITH (FORCE)", createDatabase(fresh, "template0"),
+	} {
 		if _, err := conn.Exec(ctx, statement); err != nil {
 			return err
 		}
@@ -76,7 +78,7 @@ func (s server) makeTemplate(ctx context.Context, name string) error {
 	if err := operate.MigrateUp(ctx, s.database(fresh)); err != nil {
 		return err
 	}
-	// A backend of the migration may take a moment to go, and would hinder the rename.
+	// A backend of the migration may take a moment to end, and would block the rename.
 	if err := disconnect(ctx, conn, fresh); err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func (s server) makeTemplate(ctx context.Context, name string) error {
 	return err
 }
 
-// disconnect keeps everybody out of the database and waits until those inside have gone.
+// disconnect refuses new connections to the database and waits until the others have ended.
 func disconnect(ctx context.Context, conn *pgx.Conn, name string) error {
 	if _, err := conn.Exec(ctx, "ALTER DATABASE "+quote(name)+" ALLOW_CONNECTIONS false"); err != nil {
 		return err
@@ -93,8 +95,8 @@ func disconnect(ctx context.Context, conn *pgx.Conn, name string) error {
 	return err
 }
 
-// dropLeftovers removes what killed test binaries left behind two hours ago and more, on a server that outlives them. It
-// runs once per change of the migrations, which is often enough.
+// dropLeftovers removes databases that killed test binaries left at least two hours ago, on a server that outlives
+// them. It runs once per change of the migrations.
 func dropLeftovers(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, `
 		SELECT d.datname

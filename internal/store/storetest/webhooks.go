@@ -32,6 +32,14 @@ func (f *Fixture) SetWebhook(task a2a.ID, id string) {
 	}
 }
 
+// NewTaskWithWebhook submits one new task with a webhook.
+func (f *Fixture) NewTaskWithWebhook(id string) a2a.ID {
+	f.T.Helper()
+	in, webhook := Submission("hello"), NewWebhook(id)
+	in.Push = &webhook
+	return f.Submit(in).Task
+}
+
 // ClaimWebhooks claims up to that many webhooks that are due, at most 8 per origin.
 func (f *Fixture) ClaimWebhooks(limit int) []webhooks.Delivery {
 	f.T.Helper()

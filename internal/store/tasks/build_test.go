@@ -12,14 +12,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// TestTasksArePutTogetherFromRowsInAnyOrder: no statement sorts them.
-func TestTasksArePutTogetherFromRowsInAnyOrder(t *testing.T) {
+// The statement does not sort its rows.
+func TestTasksAreBuiltFromRowsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	var rows []dbsqlc.TaskSnapshotsRow
 	for id := range byte(3) {
 		row := func(part int16, seq, idx int64, name string, state int16, body, parts string) {
 			rows = append(rows, dbsqlc.TaskSnapshotsRow{
-				TaskID: pgtype.UUID{Bytes: [16]byte{id}, Valid: true}, Part: part, Seq: seq, Idx: idx, Name: name, State: state, Body: []byte(body), Parts: []byte(parts),
+				TaskID: pgtype.UUID{Bytes: [16]byte{id}, Valid: true}, Part: part, Seq: seq, Idx: idx, Name: name,
+				State: state, Body: []byte(body), Parts: []byte(parts),
 			})
 		}
 		row(0, 9, 0, "context", 2, "", "")
@@ -37,7 +38,7 @@ func TestTasksArePutTogetherFromRowsInAnyOrder(t *testing.T) {
 			row(4, seq, 0, "y", kindChunk, `{"name":"y"}`, `[{"text":"`+string(rune('0'+seq))+`"}]`)
 		}
 	}
-	put := func(rows []dbsqlc.TaskSnapshotsRow) (tasks []a2a.Task) {
+	buildAll := func(rows []dbsqlc.TaskSnapshotsRow) (tasks []a2a.Task) {
 		t.Helper()
 		read := build(slices.Clone(rows), Want{})
 		for id := range byte(3) {
@@ -45,14 +46,15 @@ func TestTasksArePutTogetherFromRowsInAnyOrder(t *testing.T) {
 		}
 		return tasks
 	}
-	want := put(rows)
-	if n := len(want[2].Artifacts); n != 2 || len(want[2].History) != 4 || len(want[2].Artifacts[0].Parts) != 9 || len(want[2].Artifacts[1].Parts) != 5 {
+	want := buildAll(rows)
+	if n := len(want[2].Artifacts); n != 2 || len(want[2].History) != 4 || len(want[2].Artifacts[0].Parts) != 9 ||
+		len(want[2].Artifacts[1].Parts) != 5 {
 		t.Fatalf("got %+v", want[2])
 	}
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		if diff := cmp.Diff(want, put(rows)); diff != "" {
+		if diff := cmp.Diff(want, buildAll(rows)); diff != "" {
 			t.Fatalf("in another order (-want +got):\n%s", diff)
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// A query that forgets whose task it is about still finds nothing.
-func TestSnapshotIsForTheCaller(t *testing.T) {
+func TestSnapshotIsOnlyForTheCaller(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	task := f.FullTask()
@@ -31,12 +30,13 @@ func TestSnapshotIsForTheCaller(t *testing.T) {
 	}
 }
 
-// A tenant that shares: its members find, continue and cancel each other's tasks, which stay
-// those of who made them.
-func TestSharedTasksAreForTheTenant(t *testing.T) {
+// With sharing, the members of a tenant find, continue and cancel each other's tasks. The owner of a task stays the
+// same.
+func TestSharedTasksAreForTheWholeTenant(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	bob, eve := db.Caller{Tenant: "acme", Owner: "bob", Shared: true}, db.Caller{Tenant: "other", Owner: "eve", Shared: true}
+	bob := db.Caller{Tenant: "acme", Owner: "bob", Shared: true}
+	eve := db.Caller{Tenant: "other", Owner: "eve", Shared: true}
 	task := f.NewTask()
 	f.SetWebhook(task, "hook")
 	for c, want := range map[db.Caller]int{bob: 1, eve: 0, {Tenant: "acme", Owner: "bob"}: 0} {
@@ -65,9 +65,12 @@ func TestSharedTasksAreForTheTenant(t *testing.T) {
 		t.Error(err)
 	}
 	if hooks, err := f.Webhooks.OfTask(t.Context(), storetest.Ann, task, ""); err != nil || len(hooks) != 1 {
-		t.Errorf("after a delete by another: %+v, %v", hooks, err)
+		t.Errorf("webhooks after another member deleted one: %+v, %v", hooks, err)
 	}
-	if _, err := f.Tasks.Submit(t.Context(), tasks.Submission{Caller: bob, Agent: storetest.Agent, Task: task, Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "y"}}}}); err != nil {
+	if _, err := f.Tasks.Submit(t.Context(), tasks.Submission{
+		Caller: bob, Agent: storetest.Agent, Task: task,
+		Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "y"}}},
+	}); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.Tasks.Cancel(t.Context(), bob, "", task); err != nil {

@@ -22,7 +22,9 @@ func TestCancelEndsATask(t *testing.T) {
 		wake   string
 	}{
 		{"queued", (*storetest.Fixture).NewTask, 0, a2a.StateCanceled, none},
-		{"running", func(f *storetest.Fixture) a2a.ID { return f.RunningTask().TaskID }, 0, a2a.StateCanceled, "cancel:r1"},
+		{"running", func(f *storetest.Fixture) a2a.ID {
+			return f.RunningTask().TaskID
+		}, 0, a2a.StateCanceled, "cancel:r1"},
 		{"waiting for a retry", func(f *storetest.Fixture) a2a.ID {
 			l := f.RunningTask()
 			if err := f.Tasks.Retry(t.Context(), l, "x", time.Hour); err != nil {
@@ -30,7 +32,7 @@ func TestCancelEndsATask(t *testing.T) {
 			}
 			return l.TaskID
 		}, 0, a2a.StateCanceled, none},
-		{"running with a lease that ran out", func(f *storetest.Fixture) a2a.ID {
+		{"running with an expired lease", func(f *storetest.Fixture) a2a.ID {
 			l := f.RunningTask()
 			f.Expire(l.TaskID)
 			return l.TaskID
@@ -48,7 +50,9 @@ func TestCancelEndsATask(t *testing.T) {
 		}, 0, a2a.StateCanceled, none},
 		{"with a checkpoint and artifacts", func(f *storetest.Fixture) a2a.ID {
 			l := f.RunningTask()
-			if _, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "1"), storetest.Chunk("b", "2"), storetest.Chunk("a", "3")}, Checkpoint: a2a.Raw(`1`)}); err != nil {
+			batch := storetest.Batch(storetest.Chunk("a", "1"), storetest.Chunk("b", "2"), storetest.Chunk("a", "3"))
+			batch.Checkpoint = a2a.Raw(`1`)
+			if _, err := f.Tasks.Append(t.Context(), l, batch); err != nil {
 				f.T.Fatal(err)
 			}
 			return l.TaskID
@@ -94,13 +98,13 @@ func TestCancelEndsATask(t *testing.T) {
 		}
 		storetest.Same(t, tt.name+": wakes", want, f.TakeWakes())
 		if n := len(f.TakeCommitted(id)); n != 1 {
-			t.Errorf("%s: told of %d commits, want 1", tt.name, n)
+			t.Errorf("%s: %d commits were reported, want 1", tt.name, n)
 		}
 		f.Invariants()
 	}
 }
 
-func TestCancelOfAForeignTask(t *testing.T) {
+func TestCancelOfAnotherCallersTaskIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	id := f.NewTask()
@@ -119,15 +123,16 @@ func TestCancelOfAForeignTask(t *testing.T) {
 		_, err := try()
 		storetest.WantCode(t, err, a2a.CodeTaskNotFound)
 		if !errors.Is(err, a2a.ErrTaskNotFound) {
-			t.Errorf("%s: %v differs from a task that does not exist", name, err)
+			t.Errorf("%s: %v, want the error of an unknown task", name, err)
 		}
 	}
 	if _, err := f.Tasks.Cancel(t.Context(), storetest.Ann, "", id); err != nil {
-		t.Errorf("the operator names no agent: %v", err)
+		t.Errorf("cancel by an operator, who names no agent: %v", err)
 	}
 }
 
-// Both want the row of the task; whoever is second finds out what the first did. The test holds the row until both wait for it.
+// Cancel and append lock the row of the task, and the second one sees what the first one did. The test locks the row
+// until both wait for it.
 func TestCancelAndCompletionRaceToOneEnd(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
@@ -142,7 +147,8 @@ func TestCancelAndCompletionRaceToOneEnd(t *testing.T) {
 			canceled <- err
 		}
 		complete := func() {
-			_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "y"), storetest.Status(a2a.StateCompleted)}})
+			_, err := f.Tasks.Append(t.Context(), l,
+				storetest.Batch(storetest.Chunk("a", "y"), storetest.Status(a2a.StateCompleted)))
 			completed <- err
 		}
 		if !cancelFirst {
@@ -159,7 +165,7 @@ func TestCancelAndCompletionRaceToOneEnd(t *testing.T) {
 			want = a2a.StateCanceled
 		}
 		if (cancelErr == nil) == (completeErr == nil) {
-			t.Errorf("cancel: %v, completion: %v, want one of them", cancelErr, completeErr)
+			t.Errorf("cancel: %v, completion: %v, want one error", cancelErr, completeErr)
 		}
 		if cancelErr == nil && !errors.Is(completeErr, db.ErrLeaseLost) {
 			t.Errorf("completion of a canceled task: %v, want ErrLeaseLost", completeErr)
@@ -171,15 +177,16 @@ func TestCancelAndCompletionRaceToOneEnd(t *testing.T) {
 		if got.Status.State != want {
 			t.Errorf("the task is %s, want %s", got.Status.State, want)
 		}
-		if n := len(got.Artifacts[0].Parts); n != 1 && want == a2a.StateCanceled || n != 2 && want == a2a.StateCompleted {
-			t.Errorf("%s with %d parts", want, n)
+		parts := map[a2a.State]int{a2a.StateCanceled: 1, a2a.StateCompleted: 2}[want]
+		if n := len(got.Artifacts[0].Parts); n != parts {
+			t.Errorf("%s with %d parts, want %d", want, n, parts)
 		}
 	}
 	f.Invariants()
 }
 
-// The same without a gate, against everything that takes a task from its worker.
-func TestEverythingThatTakesATaskRacesToOneEnd(t *testing.T) {
+// All calls that end a lease run at the same time, in any order.
+func TestCallsThatEndALeaseRaceToOneEnd(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	for range 15 {
@@ -195,7 +202,7 @@ func TestEverythingThatTakesATaskRacesToOneEnd(t *testing.T) {
 			func() error { _, err := f.Tasks.Rescue(t.Context(), nil, 5, 10); return err },
 			func() error {
 				c := *l
-				_, err := f.Tasks.Append(t.Context(), &c, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired)}})
+				_, err := f.Tasks.Append(t.Context(), &c, storetest.Batch(storetest.Status(a2a.StateInputRequired)))
 				return err
 			},
 			func() error {
@@ -220,7 +227,7 @@ func TestEverythingThatTakesATaskRacesToOneEnd(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		f.Claim(10) // a claim that lost the race for a canceled task left its row
+		f.Claim(10) // removes the row that a claim may have left when it lost the race against the cancel
 		if got := states(f, l.TaskID); got[len(got)-1] != a2a.StateCanceled {
 			t.Errorf("states %v, want canceled at the end", got)
 		}

@@ -12,14 +12,16 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
+// jump is how far the clock is set back.
 const jump = 2 * time.Hour
 
-// A task that was submitted while the clock was ahead is not left waiting for that time.
+// Tasks that were submitted before the clock was set back do not wait for the old time.
 func TestSubmittedTasksAreClaimedAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	c := f.Tasks.NewClaimer()
-	if _, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); err != nil { // its floors are those of the time before
+	// This sets the floors of the claimer to the old time.
+	if _, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -34,13 +36,13 @@ func TestSubmittedTasksAreClaimedAfterTheClockWasSetBack(t *testing.T) {
 	}
 	leases := f.Claim(10)
 	if len(leases) != 4 {
-		t.Errorf("%d tasks were claimed, want 3 from before and %s", len(leases), later)
+		t.Errorf("%d tasks were claimed, want the 3 older ones and %s", len(leases), later)
 	}
 	f.Invariants()
 }
 
-// A retry waits again as long as it was meant to, and not for the difference of the clocks as well.
-func TestRetryWaitsNoLongerThanMeantAfterTheClockWasSetBack(t *testing.T) {
+// A retry waits for its delay, and not for the difference of the clocks as well.
+func TestRetryWaitsForItsDelayAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	l := f.RunningTask()
@@ -56,14 +58,15 @@ func TestRetryWaitsNoLongerThanMeantAfterTheClockWasSetBack(t *testing.T) {
 		"both":      "SELECT t.ready_at = r.run_at FROM a2a.task_ready r JOIN a2a.tasks t ON t.id = r.task_id",
 	} {
 		if !storetest.Value[bool](f, query) {
-			t.Errorf("%s: the retry waits until %v", what, storetest.Value[time.Time](f, "SELECT run_at FROM a2a.task_ready"))
+			t.Errorf("%s: the retry waits until %v",
+				what, storetest.Value[time.Time](f, "SELECT run_at FROM a2a.task_ready"))
 		}
 	}
 	f.Invariants()
 }
 
-// Somebody has the row of one task, the next look finds that.
-func TestLockedTasksDoNotKeepOthersFromTheNewClock(t *testing.T) {
+// The rescue corrects the times. It skips a locked task and corrects it the next time.
+func TestLockedTaskIsCorrectedLaterAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	locked, other := f.NewTask(), f.NewTask()
@@ -81,27 +84,28 @@ func TestLockedTasksDoNotKeepOthersFromTheNewClock(t *testing.T) {
 	f.Invariants()
 }
 
-// The lease of a dead worker ends after its length; that of a living one is not taken.
-func TestLeasesEndAfterTheClockWasSetBack(t *testing.T) {
+// The lease of a dead worker ends in time, and a worker that is alive keeps its lease.
+func TestLeasesEndInTimeAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	dead, alive := f.RunningTask(), f.RunningTask()
 	f.SetClockBack(jump)
-	f.Rescue(0) // nobody's lease is over
-	late := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.task_leases WHERE lease_until > clock_timestamp() + $1::interval", storetest.TTL)
-	if late != 0 {
+	f.Rescue(0) // no lease has expired
+	const lateLeases = `
+		SELECT count(*)::int FROM a2a.task_leases WHERE lease_until > clock_timestamp() + $1::interval`
+	if late := storetest.Value[int](f, lateLeases, storetest.TTL); late != 0 {
 		t.Errorf("%d leases end later than %v from now", late, storetest.TTL)
 	}
 	got, err := f.Tasks.Renew(t.Context(), []*tasks.Lease{alive}, storetest.TTL)
 	if err != nil || got[0] != tasks.Renewed {
-		t.Errorf("Renew = %v, %v", got, err)
+		t.Errorf("Renew = %v, %v, want Renewed", got, err)
 	}
 	f.Expire(dead.TaskID)
 	f.Rescue(1)
 }
 
-// The deadline of a turn moves no further away than a whole one.
-func TestDeadlineIsNoLongerThanMeantAfterTheClockWasSetBack(t *testing.T) {
+// The deadline of a turn is at most as far away as that of a new turn.
+func TestDeadlineIsNotLaterAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.NewTask()
@@ -119,25 +123,30 @@ func TestDeadlineIsNoLongerThanMeantAfterTheClockWasSetBack(t *testing.T) {
 		t.Fatalf("claimed %d, %v", len(leases), err)
 	}
 	if leases[0].Left > time.Minute {
-		t.Errorf("%v are left to the deadline of a minute", leases[0].Left)
+		t.Errorf("%v are left until the deadline of a minute", leases[0].Left)
 	}
-	// The same for a worker that speaks to any replica.
+	// The same for a remote worker.
 	f.SetClockBack(jump)
-	h, err := f.Tasks.RenewRemote(t.Context(), tasks.RemoteLease{Task: leases[0].TaskID, Epoch: leases[0].Epoch, Agents: map[string]tasks.Terms{storetest.Agent: {TTL: storetest.TTL, Deadline: time.Minute}}})
-	if err != nil || h.Overdue {
-		t.Fatalf("Hold = %+v, %v", h, err)
+	run, err := f.Tasks.RenewRemote(t.Context(), tasks.RemoteLease{
+		Task: leases[0].TaskID, Epoch: leases[0].Epoch,
+		Agents: map[string]tasks.Terms{storetest.Agent: {TTL: storetest.TTL, Deadline: time.Minute}},
+	})
+	if err != nil || run.Overdue {
+		t.Fatalf("RenewRemote = %+v, %v, want a run that is not overdue", run, err)
 	}
 	if !storetest.Value[bool](f, "SELECT deadline_at <= clock_timestamp() + interval '1 min' FROM a2a.tasks") {
 		t.Error("the deadline is later than a minute from now")
 	}
 }
 
-// Agents are told of cancels no later than it was meant.
-func TestCancelsAreToldAfterTheClockWasSetBack(t *testing.T) {
+// The delivery of a cancel to its agent is not delayed.
+func TestCancelsAreDeliveredInTimeAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	l := f.RunningTask()
-	if _, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired, "what?")}, Checkpoint: a2a.Raw(`{"there":1}`)}); err != nil {
+	batch := storetest.Batch(storetest.Status(a2a.StateInputRequired, "what?"))
+	batch.Checkpoint = a2a.Raw(`{"there":1}`)
+	if _, err := f.Tasks.Append(t.Context(), l, batch); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, l.TaskID); err != nil {
@@ -147,16 +156,17 @@ func TestCancelsAreToldAfterTheClockWasSetBack(t *testing.T) {
 	f.Rescue(0)
 	got, err := f.Tasks.ClaimCancels(t.Context(), map[string]int{storetest.Agent: 10})
 	if err != nil || len(got) != 1 {
-		t.Fatalf("ClaimCancels = %v, %v, want the one", got, err)
+		t.Fatalf("ClaimCancels = %v, %v, want one", got, err)
 	}
 	f.SetClockBack(jump)
 	f.Rescue(0)
 	if !storetest.Value[bool](f, "SELECT due_at <= clock_timestamp() + interval '15 s' FROM a2a.task_cancels") {
-		t.Error("the next try is later than 15 s from now")
+		t.Error("the next attempt is later than 15 s from now")
 	}
 }
 
-// Who stores one more time says whether it is waited for. WaitsAnchor must then begin it anew, or something else bound it.
+// If the store waits for a stored time, then WaitsAnchor must correct it after the clock was set back, or something
+// else must bound the wait. A new column belongs into one of the two lists.
 func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 	t.Parallel()
 	waits := map[string]string{
@@ -170,17 +180,19 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		"push_parked.look_at":           "more than a minute away is due",
 		"tasks.deadline_at":             "at most a deadline away: TaskClaim, DeadlineBound",
 		"api_keys.expires_at":           "by the calendar",
-		"push_destinations.disabled_at": "until somebody enables it",
+		"push_destinations.disabled_at": "until an operator enables it",
 	}
-	records := strings.Fields(`api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at idempotency_keys.created_at
-		push_attempts.started_at push_configs.created_at push_configs.deleted_at push_configs.waits_at push_destinations.first_failure_at
-		push_destinations.waits_at server_keys.created_at task_attempts.claimed_at task_attempts.ended_at task_batches.lease_until
-		task_batches.made_at task_cancels.made_at task_cancels.set_at task_events.committed_at task_leases.held_at task_ready.made_at
+	records := strings.Fields(`
+		api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at idempotency_keys.created_at
+		push_attempts.started_at push_configs.created_at push_configs.deleted_at push_configs.waits_at
+		push_destinations.first_failure_at push_destinations.waits_at server_keys.created_at
+		task_attempts.claimed_at task_attempts.ended_at task_batches.lease_until task_batches.made_at
+		task_cancels.made_at task_cancels.set_at task_events.committed_at task_leases.held_at task_ready.made_at
 		tasks.created_at tasks.last_at tasks.status_at`)
 	f := storetest.Open(t)
 	for _, name := range f.TimeColumns() {
 		if waits[name] == "" && !slices.Contains(records, name) {
-			t.Errorf("%s: is it waited for? Then what bounds the wait after the clock was set back? See docs/adr/0048", name)
+			t.Errorf("%s is in no list: does the store wait for it, and what bounds the wait? See docs/adr/0048", name)
 		}
 		if bound := waits[name]; strings.HasSuffix(bound, "_at") {
 			table, _, _ := strings.Cut(name, ".")
@@ -191,8 +203,8 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 	}
 }
 
-// Of the waits only leases are all read; the rest is looked up by when it began.
-func TestWaitsAreLookedUpByWhenTheyBegan(t *testing.T) {
+// WaitsAnchor reads all leases, and looks other waits up by the time at which they began.
+func TestWaitsAreLookedUpByTheirBeginning(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	plan := strings.Join(f.Explain("", "WaitsAnchor"), "\n")

@@ -2,19 +2,15 @@ package tasks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 type thing struct {
@@ -23,13 +19,13 @@ type thing struct {
 	bad   bool
 }
 
-// writer is a flush that the test opens by hand.
+// writer is a flush that the test opens.
 type writer struct {
 	t       *testing.T
-	gate    chan struct{} // a flush takes one; nil: always open
-	started chan []int    // what each flush was given; room for all
+	gate    chan struct{} // a flush receives one value; nil: always open
+	started chan []int    // the numbers of each flush; buffered for all
 
-	most    int32 // flushes at once; 0 is 1
+	most    int32 // how many flushes may run at the same time; 0 is 1
 	busy    atomic.Int32
 	mu      sync.Mutex
 	flushes [][]int // guarded by mu
@@ -43,7 +39,7 @@ func newWriter(t *testing.T, gated bool) (*writer, *combiner[thing, int]) {
 	return w, newCombiner(w.flush, func(x *thing) int { return x.bytes }, 0, slog.New(slog.DiscardHandler))
 }
 
-// put writes a thing and holds its result against it.
+// put writes a thing and checks its result.
 func put(ctx context.Context, c *combiner[thing, int], x *thing) error {
 	got, err := c.do(ctx, x)
 	if err == nil && got != x.n || err != nil && got != 0 {
@@ -54,7 +50,7 @@ func put(ctx context.Context, c *combiner[thing, int], x *thing) error {
 
 func (w *writer) flush(_ context.Context, items []*thing) ([]int, error) {
 	if n := w.busy.Add(1); n > max(w.most, 1) {
-		w.t.Errorf("%d flushes at once", n)
+		w.t.Errorf("%d flushes at the same time", n)
 	}
 	defer w.busy.Add(-1)
 	var ns []int
@@ -76,7 +72,7 @@ func (w *writer) flush(_ context.Context, items []*thing) ([]int, error) {
 	return ns, nil
 }
 
-func TestLoneCallerWritesAtOnce(t *testing.T) {
+func TestSingleCallerWritesAtOnce(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, false)
 	for i := range 3 {
@@ -94,7 +90,8 @@ func want[T any](t *testing.T, want, got T) {
 	}
 }
 
-// gather starts the calls in order, behind one that holds the writer; it returns their results when open was called often enough.
+// gather starts the calls in order while another flush is in progress. results returns when the test has opened enough
+// flushes.
 func (w *writer) gather(c *combiner[thing, int], things []*thing) (results func() []error) {
 	first := make(chan error, 1)
 	go func() { first <- put(w.t.Context(), c, &thing{n: -1}) }()
@@ -125,8 +122,8 @@ func (w *writer) gather(c *combiner[thing, int], things []*thing) (results func(
 	}
 }
 
-// Where many wait, others write beside the first, three in all.
-func TestManyWhoWaitHaveMoreWriters(t *testing.T) {
+// When many callers wait, up to three flushes run at the same time.
+func TestManyCallersGetMoreWriters(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, true)
 	w.most, c.crowd = 3, 3
@@ -139,14 +136,14 @@ func TestManyWhoWaitHaveMoreWriters(t *testing.T) {
 		default:
 		}
 	}
-	quiet("two who wait had a second writer")
+	quiet("two waiting callers had a second writer")
 	var rest []func() error
 	later := func(n int) {
 		done := make(chan error, 1)
 		go func() { done <- put(t.Context(), c, &thing{n: n}) }()
 		rest = append(rest, func() error { return <-done })
 	}
-	// come brings them one by one, behind others.
+	// come adds callers one by one.
 	come := func(from, to int) {
 		for n := from; n < to; n++ {
 			later(n)
@@ -160,7 +157,7 @@ func TestManyWhoWaitHaveMoreWriters(t *testing.T) {
 	later(2)
 	want(t, []int{0, 1, 2}, <-w.started)
 	come(3, 5)
-	quiet("two more who wait had a third writer")
+	quiet("two more waiting callers had a third writer")
 	later(5)
 	want(t, []int{3, 4, 5}, <-w.started)
 	come(6, 12)
@@ -177,7 +174,7 @@ func TestManyWhoWaitHaveMoreWriters(t *testing.T) {
 		}
 	}
 	if c.writers != 0 || c.called || len(c.queue) > 0 {
-		t.Errorf("at rest there are %d writers (called %t) and %d who wait", c.writers, c.called, len(c.queue))
+		t.Errorf("when idle there are %d writers (called %t) and %d waiting items", c.writers, c.called, len(c.queue))
 	}
 }
 
@@ -189,15 +186,15 @@ func numbers(n int) []*thing {
 	return things
 }
 
-func TestThoseThatComeWhileOneWritesShareAFlush(t *testing.T) {
+func TestCallersDuringAFlushShareTheNext(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, true)
 	results := w.gather(c, numbers(4))
 	w.gate <- struct{}{}
-	want(t, []int{0, 1, 2, 3}, <-w.started) // in the order they came
+	want(t, []int{0, 1, 2, 3}, <-w.started) // in the order of the calls
 	w.gate <- struct{}{}
 	want(t, make([]error, 4), results())
-	// The next one finds nobody writing.
+	// The next caller finds no flush in progress.
 	go func() { w.gate <- struct{}{} }()
 	if err := put(t.Context(), c, &thing{n: 9}); err != nil {
 		t.Error(err)
@@ -229,7 +226,7 @@ func TestFlushIsBounded(t *testing.T) {
 		want(t, make([]error, len(tt.things)), results())
 		want(t, tt.sizes, got)
 		if !slices.IsSorted(order) || len(order) != len(tt.things) {
-			t.Errorf("%s: written in the order %v", tt.name, order)
+			t.Errorf("%s: written in the order %v, want the order of the calls", tt.name, order)
 		}
 	}
 }
@@ -242,67 +239,8 @@ func sized(sizes ...int) []*thing {
 	return things
 }
 
-func TestBadItemFailsAlone(t *testing.T) {
-	t.Parallel()
-	w, c := newWriter(t, true)
-	things := numbers(6)
-	things[1].bad = true
-	results := w.gather(c, things)
-	w.gate <- struct{}{}
-	want(t, []int{0, 1, 2, 3, 4, 5}, <-w.started)
-	w.most = combineWriters
-	w.gate <- struct{}{}
-	var again []int
-	for range things { // once more, each by itself
-		one := <-w.started
-		want(t, 1, len(one))
-		again = append(again, one...)
-		w.gate <- struct{}{}
-	}
-	slices.Sort(again)
-	want(t, []int{0, 1, 2, 3, 4, 5}, again)
-	for i, err := range results() {
-		var pe *pgconn.PgError
-		if i == 1 && (!errors.As(err, &pe) || pe.Message != "[1]") || i != 1 && err != nil {
-			t.Errorf("item %d: %v", i, err)
-		}
-	}
-}
-
-func TestLoneBadItemIsNotRepeated(t *testing.T) {
-	t.Parallel()
-	w, c := newWriter(t, false)
-	if err := put(t.Context(), c, &thing{bad: true}); err == nil {
-		t.Error("do = nil for a bad item")
-	}
-	want(t, 1, len(w.flushes))
-}
-
-func TestOtherErrorsAreEverybodys(t *testing.T) {
-	t.Parallel()
-	down := errors.New("down")
-	w, c := newWriter(t, true)
-	flush := c.flush
-	c.flush = func(ctx context.Context, items []*thing) ([]int, error) {
-		if ns, err := flush(ctx, items); err != nil || len(items) == 1 {
-			return ns, err
-		}
-		return nil, down
-	}
-	results := w.gather(c, numbers(3))
-	w.gate <- struct{}{}
-	<-w.started
-	w.gate <- struct{}{}
-	for i, err := range results() {
-		if !errors.Is(err, down) {
-			t.Errorf("item %d: %v, want %v", i, err, down)
-		}
-	}
-	want(t, 2, len(w.flushes))
-}
-
-// A caller whose context ends still learns what became of its item, which may be on its way.
-func TestCallerStaysForItsResult(t *testing.T) {
+// A caller whose context ends still waits for its result, because its item may be in a flush.
+func TestCanceledCallerWaitsForItsResult(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -323,8 +261,8 @@ func TestCallerStaysForItsResult(t *testing.T) {
 	want[error](t, nil, <-second)
 }
 
-// Every item is written once, whoever leads, and leadership is never lost.
-func TestManyCallersHandTheLeadOn(t *testing.T) {
+// Every item is written once, whichever caller writes it, and a writer never leaves items behind.
+func TestManyCallersWriteEveryItemOnce(t *testing.T) {
 	t.Parallel()
 	for _, crowd := range []int{0, 1, 4} {
 		t.Run(fmt.Sprint("one more from ", crowd), func(t *testing.T) { manyCallers(t, crowd) })
@@ -354,7 +292,7 @@ func manyCallers(t *testing.T, crowd int) {
 	for _, f := range w.flushes {
 		for _, n := range f {
 			if prev, ok := last[n/each]; ok && prev >= n {
-				t.Errorf("caller %d: %d was written before %d", n/each, prev, n)
+				t.Errorf("caller %d: item %d was written before %d", n/each, prev, n)
 			}
 			last[n/each] = n
 		}
@@ -365,53 +303,6 @@ func manyCallers(t *testing.T, crowd int) {
 		t.Errorf("%d items were written, want %d", len(all), callers*each)
 	}
 	if c.writers > 0 || c.called || len(c.queue) != 0 {
-		t.Errorf("busy %v with %d items when all is done", c.writers, len(c.queue))
-	}
-}
-
-// What fails a group for one of its items is not that of the others: they are written by themselves, each with
-// its own answer, and whoever comes meanwhile is not held up.
-func TestErrorsThatMayBeOfOneItem(t *testing.T) {
-	t.Parallel()
-	for code, apart := range map[string]bool{
-		"22P02": true, "23505": true, "54000": true, "55P03": true, "57014": true, "40P01": true, "40001": true,
-		"57P01": false, "08006": false, "53300": false, "42P01": false, "XX000": false, "25006": false,
-	} {
-		if got := db.DueToOneItem(fmt.Errorf("append: %w", &pgconn.PgError{Code: code})); got != apart {
-			t.Errorf("%s is of one item: %t, want %t", code, got, apart)
-		}
-	}
-}
-
-// A flush that panics fails its own items. It leaves no writer that never ends.
-func TestPanicInAFlushLeavesTheCombinerUsable(t *testing.T) {
-	t.Parallel()
-	w, c := newWriter(t, true)
-	w.most = combineWriters
-	flush := c.flush
-	c.flush = func(ctx context.Context, items []*thing) ([]int, error) {
-		ns, err := flush(ctx, items)
-		if slices.Contains(ns, 1) {
-			panic("planted")
-		}
-		return ns, err
-	}
-	results := w.gather(c, numbers(3))
-	close(w.gate)
-	for i, err := range results() {
-		if err == nil || !strings.Contains(err.Error(), "planted") {
-			t.Errorf("thing %d: error = %v, want the panic", i, err)
-		}
-	}
-	for i := range 2 * combineWriters {
-		if err := put(t.Context(), c, &thing{n: 1}); err == nil {
-			t.Error("the flush did not panic")
-		}
-		if err := put(t.Context(), c, &thing{n: 100 + i}); err != nil {
-			t.Error(err)
-		}
-	}
-	if c.writers != 0 || c.called || len(c.queue) > 0 {
-		t.Errorf("at rest there are %d writers (called %t) and %d who wait", c.writers, c.called, len(c.queue))
+		t.Errorf("after all calls there are %d writers and %d items", c.writers, len(c.queue))
 	}
 }

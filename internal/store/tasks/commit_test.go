@@ -19,30 +19,31 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// writing is a method of the store that writes, for the test of commits that fail. prepare makes what it needs and
-// returns the call, which answers with the values that the method returned: all zero where there is an error.
+// writing is a method of the store that writes. prepare makes what the method needs and returns the call. The call
+// returns what the method returned, which must be zero if there is an error.
 type writing struct {
 	method  string
-	unit    func(request []byte) bool // what commits: commit, or execute for a statement by itself
+	unit    func(request []byte) bool // the request that commits: IsCommit, or IsExecute for a single statement
 	prepare func(w *witness) (call func(s *store.Store) (any, error))
-	// stored says what is wrong if the call was answered without an error.
+	// stored returns what is wrong after a call without an error.
 	stored func(w *witness, answer any) string
 }
 
-// witness is a fixture with what one store told others: runs that it began, wakes, events, counts.
+// witness is a fixture that records what one store reports: runs that it starts, wake-ups and committed events.
 type witness struct {
 	*storetest.Fixture
-	mu     sync.Mutex
-	begun  []tasks.Lease // guarded by mu
-	left   int           // guarded by mu; slots that were given back
-	takes  bool          // new tasks go to the worker of this process
-	told   map[a2a.ID][][]a2a.Entry
-	roused []string
+	mu        sync.Mutex
+	started   []tasks.Lease            // guarded by mu; runs
+	unused    int                      // guarded by mu; slots that were given back
+	hasSlots  bool                     // new tasks go to the worker of this process
+	committed map[a2a.ID][][]a2a.Entry // guarded by mu
+	woken     []string                 // guarded by mu
 }
 
+// config makes the store report to the witness.
 func (w *witness) config(c *store.Config) {
 	c.Reserve = func(string) (tasks.Slot, bool) {
-		if !w.takes {
+		if !w.hasSlots {
 			return tasks.Slot{}, false
 		}
 		return tasks.Slot{
@@ -50,32 +51,32 @@ func (w *witness) config(c *store.Config) {
 			Start: func(l tasks.Lease, _ tasks.Input) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.begun = append(w.begun, l)
+				w.started = append(w.started, l)
 			},
 			Release: func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.left++
+				w.unused++
 			},
 		}, true
 	}
 	c.Wake = func(keys ...string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.roused = append(w.roused, keys...)
+		w.woken = append(w.woken, keys...)
 	}
 	c.Committed = func(id a2a.ID, events []a2a.Entry) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.told[id] = append(w.told[id], events)
+		w.committed[id] = append(w.committed[id], events)
 	}
 }
 
-// commitFault is what becomes of a commit, or of every commit.
+// commitFault is what happens to a commit, or to every commit.
 type commitFault struct {
 	name     string
-	answered bool // it takes effect, and its answer is lost
-	always   bool // each repetition is lost too
+	answered bool // it takes effect, but its answer is lost
+	always   bool // every repetition is lost, too
 }
 
 var commitFaults = []commitFault{
@@ -85,12 +86,12 @@ var commitFaults = []commitFault{
 	{"after it took effect, each time", true, true},
 }
 
-// taskClaim is the statement by which tasks are claimed, and not the look at the queue before it.
+// taskClaim matches the statement that claims tasks, and not the poll before it.
 func taskClaim(request []byte) bool {
 	return storetest.IsExecute(request) && bytes.Contains(request, []byte("r1"))
 }
 
-// webhook is one without secrets.
+// webhook returns a webhook without secrets.
 func webhook(id string) *webhooks.NewWebhook {
 	return &webhooks.NewWebhook{
 		ConfigID: id, URL: "http://192.0.2.1/" + id, Origin: "http://192.0.2.1", Version: a2a.PushV10,
@@ -98,7 +99,7 @@ func webhook(id string) *webhooks.NewWebhook {
 	}
 }
 
-// due returns a webhook of a new task as a claim of deliveries finds it.
+// due claims the webhook of a new task.
 func (w *witness) due() *webhooks.Delivery {
 	w.T.Helper()
 	in := storetest.Submission("hello")
@@ -111,7 +112,7 @@ func (w *witness) due() *webhooks.Delivery {
 	return &list[0]
 }
 
-// count compares the number of rows that a query finds.
+// count returns what is wrong if a query does not find that many rows.
 func (w *witness) count(want int, query string, args ...any) string {
 	w.T.Helper()
 	if got := storetest.Value[int](w.Fixture, "SELECT count(*)::int FROM "+query, args...); got != want {
@@ -120,15 +121,15 @@ func (w *witness) count(want int, query string, args ...any) string {
 	return ""
 }
 
-// A call whose commits are lost answers with what is stored, or with an error alone; what the store did meanwhile is
-// compared with what is stored.
-func TestFailedCommitsTellNothing(t *testing.T) {
+// A call whose commit is lost returns what is stored, or only an error. Whatever else the store reports must be stored,
+// too.
+func TestFailedCommitsReportNothing(t *testing.T) {
 	t.Parallel()
 	for _, op := range writings {
 		for _, cf := range commitFaults {
 			t.Run(op.method+"/"+cf.name, func(t *testing.T) {
 				t.Parallel()
-				w := &witness{Fixture: storetest.Open(t), told: map[a2a.ID][][]a2a.Entry{}}
+				w := &witness{Fixture: storetest.Open(t), committed: map[a2a.ID][][]a2a.Entry{}}
 				p, url := storetest.NewProxy(t, w.URL)
 				s := w.Replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
 				call := op.prepare(w)
@@ -147,7 +148,7 @@ func TestFailedCommitsTellNothing(t *testing.T) {
 				}
 				if err == nil {
 					if wrong := op.stored(w, answer); wrong != "" {
-						t.Errorf("answered %+v, but there are %s", answer, wrong)
+						t.Errorf("the call returned %+v, but there are %s", answer, wrong)
 					}
 				}
 				w.Invariants()
@@ -156,22 +157,24 @@ func TestFailedCommitsTellNothing(t *testing.T) {
 	}
 }
 
-// compare holds what the store has told against the database, and wants it to have told nothing of what failed. It returns
-// what is wrong.
+// compare compares what the store reported with the database. After an error the store must have reported nothing.
+// compare returns what is wrong.
 func (w *witness) compare(before, after tasks.Counts, answer any, err error) (wrong []string) {
 	w.T.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	for _, l := range w.begun {
-		if text := w.count(1, "a2a.task_leases WHERE task_id = $1 AND epoch = $2 AND worker = 'r1'", l.TaskID, l.Epoch); text != "" {
-			add("a run began of task %s: %s", l.TaskID, text)
+	for _, l := range w.started {
+		const leases = "a2a.task_leases WHERE task_id = $1 AND epoch = $2 AND worker = 'r1'"
+		if text := w.count(1, leases, l.TaskID, l.Epoch); text != "" {
+			add("a run of task %s started: %s", l.TaskID, text)
 		}
 	}
-	for id, calls := range w.told {
+	for id, calls := range w.committed {
 		for _, e := range slices.Concat(calls...) {
-			if text := w.count(1, "a2a.task_events WHERE task_id = $1 AND seq = $2 AND event_uid = $3", id, e.Seq, e.UID); text != "" {
-				add("event %d of task %s was told: %s", e.Seq, id, text)
+			const stored = "a2a.task_events WHERE task_id = $1 AND seq = $2 AND event_uid = $3"
+			if text := w.count(1, stored, id, e.Seq, e.UID); text != "" {
+				add("event %d of task %s was reported: %s", e.Seq, id, text)
 			}
 		}
 	}
@@ -182,47 +185,50 @@ func (w *witness) compare(before, after tasks.Counts, answer any, err error) (wr
 		add("error = %v, want CodeUnavailable", err)
 	}
 	if answer != nil && !reflect.ValueOf(answer).IsZero() {
-		add("with the error %v it answered %+v", err, answer)
+		add("with the error %v the call returned %+v", err, answer)
 	}
-	if len(w.begun)+len(w.roused)+len(w.told) > 0 {
-		add("with the error %v it began %d runs, woke %v and told of %d tasks", err, len(w.begun), w.roused, len(w.told))
+	if len(w.started)+len(w.woken)+len(w.committed) > 0 {
+		add("with the error %v the store started %d runs, woke %v and reported events of %d tasks",
+			err, len(w.started), w.woken, len(w.committed))
 	}
 	if !reflect.DeepEqual(before, after) {
-		add("with the error %v it counted %+v, before %+v", err, after, before)
+		add("with the error %v the store counted %+v, before %+v", err, after, before)
 	}
 	return wrong
 }
 
-// The comparison finds runs, events, wakes, counts and answers without a task, and does not find those with one.
-func TestComparisonFindsWhatIsPlanted(t *testing.T) {
+// compare finds runs, events, wake-ups, counts and answers that are not stored, and accepts those that are.
+func TestCompareFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
-	w := &witness{Fixture: storetest.Open(t), told: map[a2a.ID][][]a2a.Entry{}}
+	w := &witness{Fixture: storetest.Open(t), committed: map[a2a.ID][][]a2a.Entry{}}
 	l := w.RunningTask()
 	log := w.Log(l.TaskID)
 	unavailable := a2a.Errorf(a2a.CodeUnavailable, "planted")
 	counted := tasks.Counts{Submits: tasks.Groups{Count: 1}}
 	for name, tt := range map[string]struct {
-		begun  []tasks.Lease
-		told   []a2a.Entry
-		wakes  []string
-		counts tasks.Counts
-		answer any
-		err    error
-		want   int
+		started []tasks.Lease
+		events  []a2a.Entry
+		wakes   []string
+		counts  tasks.Counts
+		answer  any
+		err     error
+		want    int
 	}{
-		"what is there":                 {begun: []tasks.Lease{*l}, told: log, wakes: []string{"push"}, counts: counted, answer: 1},
+		"what is stored": {
+			started: []tasks.Lease{*l}, events: log, wakes: []string{"push"}, counts: counted, answer: 1,
+		},
 		"an error alone":                {answer: 0, err: unavailable},
-		"a run without a task":          {begun: []tasks.Lease{{TaskID: db.NewTaskID(), Epoch: 1}}, want: 1},
-		"a run of another claim":        {begun: []tasks.Lease{{TaskID: l.TaskID, Epoch: 7}}, want: 1},
-		"an event that is not there":    {told: []a2a.Entry{{Seq: 2, UID: db.NewUID()}}, want: 1},
+		"a run without a task":          {started: []tasks.Lease{{TaskID: db.NewTaskID(), Epoch: 1}}, want: 1},
+		"a run of another claim":        {started: []tasks.Lease{{TaskID: l.TaskID, Epoch: 7}}, want: 1},
+		"an event that is not there":    {events: []a2a.Entry{{Seq: 2, UID: db.NewUID()}}, want: 1},
 		"an answer with an error":       {answer: 1, err: unavailable, want: 1},
 		"a wake with an error":          {wakes: []string{"push"}, err: unavailable, want: 1},
 		"a count with an error":         {counts: counted, err: unavailable, want: 1},
 		"an error that means something": {err: a2a.ErrTaskNotFound, want: 1},
 	} {
-		w.begun, w.roused, w.told = tt.begun, tt.wakes, map[a2a.ID][][]a2a.Entry{}
-		if tt.told != nil {
-			w.told[l.TaskID] = [][]a2a.Entry{tt.told}
+		w.started, w.woken, w.committed = tt.started, tt.wakes, map[a2a.ID][][]a2a.Entry{}
+		if tt.events != nil {
+			w.committed[l.TaskID] = [][]a2a.Entry{tt.events}
 		}
 		if wrong := w.compare(tasks.Counts{}, tt.counts, tt.answer, tt.err); len(wrong) != tt.want {
 			t.Errorf("%s: found %q, want %d", name, wrong, tt.want)
@@ -230,27 +236,29 @@ func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	}
 }
 
-// Groups of new tasks whose commits are lost, of all shapes: with and without webhooks, keys and slots. Each
-// answer without an error is a task, each run belongs to a task, and a key that is taken meanwhile by another replica is not
-// answered with another task.
-func TestFailedCommitsOfGroups(t *testing.T) {
+// The commits of flushes of new tasks are lost: with and without webhooks, keys and slots. Every answer without an
+// error is a stored task, and every run belongs to one. If another replica uses a key in the meantime, the answers are
+// the same task.
+func TestFailedCommitsOfFlushes(t *testing.T) {
 	t.Parallel()
 	for _, keyed := range []bool{false, true} {
 		for _, hooks := range []int{0, 1, 4} { // of four
-			for _, takes := range []bool{false, true} {
+			for _, hasSlots := range []bool{false, true} {
 				for _, cf := range commitFaults {
-					t.Run(fmt.Sprintf("keyed %t, %d hooks, claimed %t, %s", keyed, hooks, takes, cf.name), func(t *testing.T) {
-						t.Parallel()
-						failGroup(t, cf, keyed, hooks, takes)
-					})
+					t.Run(fmt.Sprintf("keyed %t, %d hooks, claimed %t, %s", keyed, hooks, hasSlots, cf.name),
+						func(t *testing.T) {
+							t.Parallel()
+							failGroup(t, cf, keyed, hooks, hasSlots)
+						})
 				}
 			}
 		}
 	}
 }
 
-func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) {
-	w := &witness{Fixture: storetest.Open(t), told: map[a2a.ID][][]a2a.Entry{}, takes: takes}
+// failGroup submits a group of new tasks in one flush, whose commit is lost.
+func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, hasSlots bool) {
+	w := &witness{Fixture: storetest.Open(t), committed: map[a2a.ID][][]a2a.Entry{}, hasSlots: hasSlots}
 	p, url := storetest.NewProxy(t, w.URL)
 	s := w.Replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
 	const group = 4
@@ -273,18 +281,20 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 		hold = tasks.HoldKeyed
 	}
 	queued, release := hold(s.Tasks)
-	var others sync.Map // what another replica made of the keys meanwhile, by key
-	taken := func() {
+	var others sync.Map // what another replica submitted in the meantime, by key
+	submitElsewhere := func() {
 		if !keyed {
 			return
 		}
 		if out, err := w.Tasks.Submit(t.Context(), items[0]); err != nil {
-			t.Errorf("the repeat on another replica: %v", err)
+			t.Errorf("the submission on another replica: %v", err)
 		} else {
 			others.Store(items[0].Key, out.Task)
 		}
 	}
-	fired := p.Arm(storetest.Fault{Match: unit, Answered: cf.answered, Repeat: cf.always, Then: sync.OnceFunc(taken)})
+	fired := p.Arm(storetest.Fault{
+		Match: unit, Answered: cf.answered, Repeat: cf.always, Then: sync.OnceFunc(submitElsewhere),
+	})
 	type answer struct {
 		tasks.Submitted
 		err error
@@ -302,39 +312,39 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 	wg.Wait()
 	storetest.WantFired(t, fired)
 	p.Disarm()
-	told := map[a2a.ID]bool{}
+	answered := map[a2a.ID]bool{}
 	for i, a := range answers {
 		if a.err != nil {
 			storetest.WantCode(t, a.err, a2a.CodeUnavailable)
 			if a.Submitted != (tasks.Submitted{}) {
-				t.Errorf("item %d: with the error %v it answered %+v", i, a.err, a.Submitted)
+				t.Errorf("item %d: with the error %v the call returned %+v", i, a.err, a.Submitted)
 			}
 			continue
 		}
-		told[a.Task] = true
+		answered[a.Task] = true
 		if wrong := w.count(1, "a2a.tasks WHERE id = $1", a.Task); wrong != "" {
-			t.Errorf("item %d was answered with task %s: %s", i, a.Task, wrong)
+			t.Errorf("item %d: the answer is task %s: %s", i, a.Task, wrong)
 		}
 		if other, ok := others.Load(items[i].Key); ok && other != a.Task {
-			t.Errorf("key %s was answered with task %s and with task %s", items[i].Key, a.Task, other)
+			t.Errorf("key %s: the answers are task %s and task %s", items[i].Key, a.Task, other)
 		}
 	}
 	for _, wrong := range w.compare(tasks.Counts{}, tasks.Counts{}, nil, nil) {
 		t.Error(wrong)
 	}
-	for _, l := range w.begun {
-		if !told[l.TaskID] {
-			t.Errorf("a run of task %s began, which nobody was told of", l.TaskID)
+	for _, l := range w.started {
+		if !answered[l.TaskID] {
+			t.Errorf("a run of task %s started, which is in no answer", l.TaskID)
 		}
 	}
-	if takes && w.left+len(w.begun) == 0 && hooks < group {
+	if hasSlots && w.unused+len(w.started) == 0 && hooks < group {
 		t.Error("no slot was asked for: the test tests nothing")
 	}
 	w.mu.Lock()
-	wakes := slices.Clone(w.roused)
+	wakes := slices.Clone(w.woken)
 	w.mu.Unlock()
-	if len(told) == 0 && len(wakes) > 0 {
-		t.Errorf("nobody was answered, and %v were woken", wakes)
+	if len(answered) == 0 && len(wakes) > 0 {
+		t.Errorf("no call succeeded, but %v were woken", wakes)
 	}
 	entered := s.Tasks.Counts().Entered
 	made := 0
@@ -344,12 +354,12 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 		}
 	}
 	if got := entered[a2a.StateSubmitted]; got != uint64(made) {
-		t.Errorf("%d tasks were counted as submitted, %d were answered as new", got, made)
+		t.Errorf("%d tasks were counted as submitted, but %d answers are new tasks", got, made)
 	}
 	w.Invariants()
 }
 
-// Every method of the store that writes is in the table above: reached from it is a query that writes.
+// A method of the store writes if a query that writes is reached from it. All of them are in writings.
 func TestEveryWritingMethodIsTestedWithFailedCommits(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{}
@@ -363,11 +373,11 @@ func TestEveryWritingMethodIsTestedWithFailedCommits(t *testing.T) {
 	}
 	for _, name := range found {
 		if !tested[name] {
-			t.Errorf("%s writes, and is not in the table of TestFailedCommitsTellNothing", name)
+			t.Errorf("%s writes, but is not in writings", name)
 		}
 		delete(tested, name)
 	}
 	for name := range tested {
-		t.Errorf("%s is in the table, and no method of the store that writes", name)
+		t.Errorf("%s is in writings, but is no method that writes", name)
 	}
 }

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Looked makes a claimer one that has looked at its queues from the start just now.
-func Looked(c *Claimer) { setLook(c, time.Now().Add(time.Hour)) }
+// PollDone makes a claimer one that has just polled its queues from the start: its next claims begin at the floors.
+func PollDone(c *Claimer) { setPoll(c, time.Now().Add(time.Hour)) }
 
-// LookDue makes the next claim look at its queue from the start.
-func LookDue(c *Claimer) { setLook(c, time.Time{}) }
+// PollDue makes the next claim poll its queue from the start.
+func PollDue(c *Claimer) { setPoll(c, time.Time{}) }
 
-func setLook(c *Claimer, at time.Time) {
+func setPoll(c *Claimer, at time.Time) {
 	for _, pos := range c.queues {
 		pos.polls.Next = at
 	}
 }
 
-// HoldAppends makes all appends of a store wait in one queue: queued returns when n of them are there, and release lets them
-// go, in one flush.
+// HoldAppends makes all appends of a store wait in one queue. queued returns when n of them wait, and release writes
+// them in one flush.
 func HoldAppends(s *Store) (queued func(n int), release func()) {
 	s.appends[1] = s.appends[0]
 	return s.appends[0].hold()
@@ -35,7 +35,7 @@ func (c *combiner[I, R]) hold() (queued func(n int), release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.writers > 0 {
-		panic("somebody writes")
+		panic("a flush is in progress")
 	}
 	c.writers, c.called = 1, true
 	queued = func(n int) {
@@ -56,10 +56,10 @@ func (c *combiner[I, R]) hold() (queued func(n int), release func()) {
 	}
 }
 
-// LaneTurn is in how many claims each lane has been the first.
+// LaneTurn is the number of claims in which every lane comes first once.
 const LaneTurn = turnEvery * (lanes - 1)
 
-// LaneDue makes the next submission that finds a lane full look at the queue.
+// LaneDue makes the next submission that finds a lane full poll the queue.
 func LaneDue(s *Store) {
 	s.laner.mu.Lock()
 	defer s.laner.mu.Unlock()
@@ -68,7 +68,7 @@ func LaneDue(s *Store) {
 	}
 }
 
-// LaneOwners submits for n owners, and returns how many are remembered.
+// LaneOwners submits for n owners, and returns how many of them the laner remembers.
 func LaneOwners(n int) int {
 	l := laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	for i := range n {
@@ -77,7 +77,7 @@ func LaneOwners(n int) int {
 	return len(l.owners)
 }
 
-// AgeTotals makes what a store knows of the lengths of long lists too old to be good.
+// AgeTotals makes the totals that a store remembers too old to be used.
 func AgeTotals(s *Store) {
 	s.totals.mu.Lock()
 	defer s.totals.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-// A database that is away for seconds keeps nobody from looking when it is back; a look that is cut off counts.
-func TestOnlyLooksThatWalkCount(t *testing.T) {
+// A poll that failed because the database was unreachable does not delay the next one. A poll that was canceled does.
+func TestUnreachableDatabaseDoesNotDelayTheNextPoll(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err  error
@@ -25,13 +25,13 @@ func TestOnlyLooksThatWalkCount(t *testing.T) {
 			p.Polled(time.Now().Add(-5*time.Second), time.Second, tt.err)
 		}
 		if got := time.Until(p.Next).Round(time.Second); got != tt.next {
-			t.Errorf("behind looks of 5 s that end with %v: %s to the next, want %s", tt.err, got, tt.next)
+			t.Errorf("after polls of 5 s that end with %v, the next is in %s, want %s", tt.err, got, tt.next)
 		}
 	}
 }
 
-// While one submission looks at the lanes others go by what is known, however long it takes.
-func TestOneSubmissionLooksAtTheLanes(t *testing.T) {
+// While one submission polls the lanes, the others use what is known, however long the poll takes.
+func TestOneSubmissionPollsTheLanes(t *testing.T) {
 	t.Parallel()
 	l := laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	key := laneKey{"a", "t", "ann"}
@@ -47,9 +47,9 @@ func TestOneSubmissionLooksAtTheLanes(t *testing.T) {
 		return lanes, declined
 	}
 	if got, declined := choose(); declined != 1 {
-		t.Errorf("into a full lane %d looked, want 1; the others went to %v", declined, got)
+		t.Errorf("%d submissions poll the full lane, want 1; the others went to %v", declined, got)
 	}
 	if _, declined := choose(); declined != 0 {
-		t.Errorf("while one looks %d others do", declined)
+		t.Errorf("while one submission polls, %d others do, want none", declined)
 	}
 }

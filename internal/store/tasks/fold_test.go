@@ -31,12 +31,12 @@ func ends(f *storetest.Fixture) map[string]func(l *tasks.Lease) {
 	}
 }
 
-// A reader cannot tell whether artifacts come from the log or were folded when the task ended.
+// Artifacts read the same, whether they come from the log or were folded when the task ended.
 func TestArtifactsReadTheSameFoldedOrNot(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	ends := ends(f)
-	// Two events are there before the chunks, and one comes at the end: 32 in all is the limit.
+	// Two events come before the chunks and one after them. The limit is 32 events.
 	for _, chunks := range []int{1, 3, 27, 28, 29, 30, 31, 90} {
 		for name, end := range ends {
 			l := f.RunningTask()
@@ -70,9 +70,8 @@ func TestArtifactsReadTheSameFoldedOrNot(t *testing.T) {
 	f.Invariants()
 }
 
-// To write the artifacts of a very large log again would keep its task from ending. They are folded when
-// its events are removed.
-func TestLogTooLargeToBeFoldedIsLeftUntilItIsPruned(t *testing.T) {
+// Folding a very large log would delay the end of its task. It is folded when its events are pruned.
+func TestLargeLogIsFoldedWhenItIsPruned(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	for name, end := range ends(f) {
@@ -84,7 +83,7 @@ func TestLogTooLargeToBeFoldedIsLeftUntilItIsPruned(t *testing.T) {
 		l.Bytes = 17 << 20
 		end(l)
 		if storetest.Value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String()) {
-			t.Errorf("%s: it is folded", name)
+			t.Errorf("%s: the large log was folded at the end of the task", name)
 		}
 		before := f.Snapshot(l.TaskID)
 		if len(before.Artifacts) != 1 || len(before.Artifacts[0].Parts) < 40 || !before.Status.State.Terminal() {

@@ -33,6 +33,7 @@ func flood(f *storetest.Fixture, owner string, n int) {
 	wg.Wait()
 }
 
+// submitOf submits a task of an owner.
 func submitOf(f *storetest.Fixture, owner string) a2a.ID {
 	f.T.Helper()
 	in := storetest.Submission("hello")
@@ -65,10 +66,10 @@ func TestFloodOfOneOwnerDoesNotDelayOthers(t *testing.T) {
 			claim(1)
 		}
 		if got := strings.Join(order, " "); !strings.Contains(got, others[0]) || !strings.Contains(got, others[1]) {
-			t.Errorf("round %d: of 10,000 waiting tasks and two of others these were claimed first: %s", round, got)
+			t.Errorf("round %d: the first claims are of %s, want the tasks of both other owners among them", round, got)
 		}
 	}
-	// In batches too, and with more than a first task.
+	// The same for claims of several tasks, and for an owner with 20 tasks.
 	for range 20 {
 		submitOf(f, "carol")
 	}
@@ -77,13 +78,13 @@ func TestFloodOfOneOwnerDoesNotDelayOthers(t *testing.T) {
 		claim(8)
 	}
 	if n := strings.Count(strings.Join(order, " "), "carol"); n < 20 {
-		t.Errorf("of the first %d claimed %d are carol's, want her 20: %v", len(order), n, order)
+		t.Errorf("of the first %d claimed tasks %d are carol's, want 20: %v", len(order), n, order)
 	}
 	f.Invariants()
 }
 
-// What waits in the last lane is claimed although the first ones never empty.
-func TestFloodIsNotForgotten(t *testing.T) {
+// Tasks in the last lane are claimed even if the first lanes never become empty.
+func TestTasksOfAFloodAreClaimed(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	flood(f, "flood", 400)
@@ -104,13 +105,13 @@ func TestFloodIsNotForgotten(t *testing.T) {
 	}
 }
 
-// Under overload each lane is served, and not only the first and the last: no lane ever empties here, and each claim has
-// room for one task.
+// Under overload claims serve every lane, not only the first and the last. Here no lane ever becomes empty, and each
+// claim has one slot.
 func TestEveryLaneIsClaimedUnderOverload(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	const rounds = 4
-	flood(f, "flood", 400) // fills all lanes; the small ones keep the first full
+	flood(f, "flood", 400) // fills all lanes; the owners with one task keep the first lane full
 	c := f.Tasks.NewClaimer()
 	claimed := make(map[int]int)
 	for i := range rounds * tasks.LaneTurn {
@@ -129,8 +130,8 @@ func TestEveryLaneIsClaimedUnderOverload(t *testing.T) {
 	f.Invariants()
 }
 
-// Its own waiting tasks an owner does not overtake, although the first lanes have room again.
-func TestNewTasksOfAnOwnerComeBehindItsOldOnes(t *testing.T) {
+// A new task does not overtake older tasks of its owner, even if the first lanes have room again.
+func TestTasksOfAnOwnerKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	c := f.Tasks.NewClaimer()
@@ -161,31 +162,30 @@ func TestNewTasksOfAnOwnerComeBehindItsOldOnes(t *testing.T) {
 	f.Invariants()
 }
 
-// A lane has room again when what was in it has been claimed: an owner whose tasks do not wait
-// stays in the first.
+// A claim makes room in a lane. So an owner without waiting tasks stays in the first lane.
 func TestOwnerWithoutWaitingTasksStaysInTheFirstLane(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	for range 100 {
 		f.NewTask()
 		if got := f.Claim(1); len(got) != 1 {
-			t.Fatalf("claimed %d", len(got))
+			t.Fatalf("claimed %d, want 1", len(got))
 		}
 		tasks.LaneDue(f.Store.Tasks)
 	}
 	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE priority <> 0"); n != 0 {
-		t.Errorf("%d of 100 tasks were not in the first lane", n)
+		t.Errorf("%d of 100 tasks were in other lanes, want all in the first", n)
 	}
 }
 
-func TestLanesAreForgottenWithTheirOwners(t *testing.T) {
+func TestLanerRemembersABoundedNumberOfOwners(t *testing.T) {
 	t.Parallel()
 	if n := tasks.LaneOwners(30_000); n > 10_000 {
-		t.Errorf("%d owners are remembered", n)
+		t.Errorf("the laner remembers %d owners, want at most 10,000", n)
 	}
 }
 
-func TestRunsAreCountedOverAllReplicas(t *testing.T) {
+func TestLimitOfRunsHoldsOverAllReplicas(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.SubmitMany(60)
@@ -198,8 +198,8 @@ func TestRunsAreCountedOverAllReplicas(t *testing.T) {
 		wg.Go(func() {
 			c := s.Tasks.NewClaimer()
 			for idle := 0; idle < 50; {
-				// What the database says counts: this is the state behind the claim, seen from here.
-				leases, err := c.ClaimFor(t.Context(), tasks.ClaimRequest{Agent: storetest.Agent, Slots: 3, Running: limit, TTL: storetest.TTL})
+				leases, err := c.ClaimFor(t.Context(),
+					tasks.ClaimRequest{Agent: storetest.Agent, Slots: 3, Running: limit, TTL: storetest.TTL})
 				if err != nil {
 					t.Error(err)
 					return
@@ -214,9 +214,10 @@ func TestRunsAreCountedOverAllReplicas(t *testing.T) {
 				mu.Unlock()
 				for i := range leases {
 					mu.Lock()
-					running-- // before its end is written: from then on others may
+					running-- // before the append, after which other replicas may claim the next task
 					mu.Unlock()
-					if _, err := s.Tasks.Append(t.Context(), &leases[i], tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateCompleted)}}); err != nil {
+					end := storetest.Batch(storetest.Status(a2a.StateCompleted))
+					if _, err := s.Tasks.Append(t.Context(), &leases[i], end); err != nil {
 						t.Error(err)
 					}
 				}
@@ -225,12 +226,12 @@ func TestRunsAreCountedOverAllReplicas(t *testing.T) {
 	}
 	wg.Wait()
 	if most > limit || total != 60 {
-		t.Errorf("%d tasks were run, at most %d at once, want 60 and at most %d", total, most, limit)
+		t.Errorf("%d tasks ran, up to %d at once, want 60 and up to %d", total, most, limit)
 	}
 	f.Invariants()
 }
 
-func TestEveryEndOfACountedRunMakesRoomAndSaysSo(t *testing.T) {
+func TestEveryEndOfACountedRunWakesTheQueue(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	c := f.Tasks.NewClaimer()
@@ -242,18 +243,18 @@ func TestEveryEndOfACountedRunMakesRoomAndSaysSo(t *testing.T) {
 			t.Fatalf("claimed %+v, %v, want one that counts", leases, err)
 		}
 		if more, err := c.ClaimFor(t.Context(), ask); len(more) != 0 || err != nil {
-			t.Fatalf("claimed %d more, %v", len(more), err)
+			t.Fatalf("claimed %d more, %v, want none", len(more), err)
 		}
 		return &leases[0]
 	}
 	f.SubmitMany(12)
 	for name, end := range map[string]func(l *tasks.Lease) error{
 		"completed": func(l *tasks.Lease) error {
-			_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateCompleted)}})
+			_, err := f.Tasks.Append(t.Context(), l, storetest.Batch(storetest.Status(a2a.StateCompleted)))
 			return err
 		},
 		"input": func(l *tasks.Lease) error {
-			_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired)}})
+			_, err := f.Tasks.Append(t.Context(), l, storetest.Batch(storetest.Status(a2a.StateInputRequired)))
 			return err
 		},
 		"retry":    func(l *tasks.Lease) error { return f.Tasks.Retry(t.Context(), l, "x", storetest.TTL) },
@@ -264,8 +265,8 @@ func TestEveryEndOfACountedRunMakesRoomAndSaysSo(t *testing.T) {
 		},
 		"rescued": func(l *tasks.Lease) error {
 			f.Expire(l.TaskID)
-			_, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1}}, 1, 10)
-			return err
+			f.Rescue(1, tasks.Policy{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1})
+			return nil
 		},
 	} {
 		l := one()
@@ -274,15 +275,15 @@ func TestEveryEndOfACountedRunMakesRoomAndSaysSo(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if keys := strings.Join(f.TakeWakes(), " "); !strings.Contains(keys, wake.Ready(storetest.Agent)) {
-			t.Errorf("%s: woken %q, want ready:%s among them", name, keys, storetest.Agent)
+			t.Errorf("%s: woke %q, want ready:%s among them", name, keys, storetest.Agent)
 		}
 	}
 	one()
 	f.Invariants()
 }
 
-// A claim does not wait for another one of the same agent that is stuck, nor count without it.
-func TestCountedClaimLeavesTheQueueToOneWhoIsAtIt(t *testing.T) {
+// A counted claim needs the lock of its agent. If another claim has it, the claim returns nothing and does not wait.
+func TestCountedClaimDoesNotWaitForAnother(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.SubmitMany(3)
@@ -290,10 +291,10 @@ func TestCountedClaimLeavesTheQueueToOneWhoIsAtIt(t *testing.T) {
 	c := f.Tasks.NewClaimer()
 	ask := tasks.ClaimRequest{Agent: storetest.Agent, Slots: 1, Running: 2, TTL: storetest.TTL}
 	if leases, err := c.ClaimFor(t.Context(), ask); len(leases) != 0 || err != nil {
-		t.Errorf("claimed %d, %v", len(leases), err)
+		t.Errorf("claimed %d, %v while the agent is locked, want none", len(leases), err)
 	}
 	if leases, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); len(leases) != 1 || err != nil {
-		t.Errorf("without a limit: claimed %d, %v", len(leases), err)
+		t.Errorf("without a limit: claimed %d, %v, want 1", len(leases), err)
 	}
 	release()
 	if leases, err := c.ClaimFor(t.Context(), ask); len(leases) != 1 || err != nil {

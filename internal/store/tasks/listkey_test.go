@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// What an owner has, and what a tenant has, is one range of keys: a list does not read what others have.
+// The tasks of an owner, and those of a tenant, are one range of keys. So a list does not read the tasks of others.
 func TestListKeysOfATenantAndOfAnOwnerAreARange(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
@@ -29,24 +29,30 @@ func TestListKeysOfATenantAndOfAnOwnerAreARange(t *testing.T) {
 		"another tenant": {of("evil", "ann", "words"), bits{-1, one.Owner, one.Agent}},
 	} {
 		for part, v := range map[string][3]int64{
-			"tenant": {c.got.Tenant, c.want.Tenant, one.Tenant}, "owner": {c.got.Owner, c.want.Owner, one.Owner}, "agent": {c.got.Agent, c.want.Agent, one.Agent},
+			"tenant": {c.got.Tenant, c.want.Tenant, one.Tenant}, "owner": {c.got.Owner, c.want.Owner, one.Owner},
+			"agent": {c.got.Agent, c.want.Agent, one.Agent},
 		} {
 			if v[1] >= 0 && v[0] != v[1] || v[1] < 0 && v[0] == v[2] {
-				t.Errorf("%s: the bits of the %s are %d, and %d of the first one", what, part, v[0], v[2])
+				t.Errorf("%s: the bits of the %s are %d, those of the first key are %d", what, part, v[0], v[2])
 			}
 		}
 	}
 }
 
-// Somebody else's tasks, another tenant's or of another agent do not make a list slower, nor a count of what
-// is in flight; for a tenant that shares its tasks those of other tenants do not.
-func TestListsReadNobodyElsesTasks(t *testing.T) {
+// The tasks of other owners, tenants and agents make neither a list slower nor a count of tasks in flight. With
+// sharing, that holds for the tasks of other tenants.
+func TestListsDoNotReadTasksOfOthers(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	f.Exec(`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
-		SELECT ('019a0000-' || lpad(to_hex(i), 4, '0') || '-7000-8000-000000000000')::uuid, CASE WHEN i % 3 = 0 THEN 'evil' ELSE 'acme' END,
-			CASE WHEN i % 100 = 1 THEN 'ann' ELSE 'eve' END, CASE WHEN i % 200 = 1 THEN 'echo' ELSE 'words' END,
-			'c', 2, now() + i * interval '1 second', 0, now(), 0, 0, now() FROM generate_series(1, 6000) i`)
+	f.Exec(`
+		INSERT INTO a2a.tasks (
+		  id, tenant, owner, agent, context_id, state, status_at,
+		  last_seq, last_at, last_message_seq, last_user_seq, created_at)
+		SELECT ('019a0000-' || lpad(to_hex(i), 4, '0') || '-7000-8000-000000000000')::uuid,
+		  CASE WHEN i % 3 = 0 THEN 'evil' ELSE 'acme' END, CASE WHEN i % 100 = 1 THEN 'ann' ELSE 'eve' END,
+		  CASE WHEN i % 200 = 1 THEN 'echo' ELSE 'words' END,
+		  'c', 2, now() + i * interval '1 second', 0, now(), 0, 0, now()
+		FROM generate_series(1, 6000) i`)
 	f.Exec("ANALYZE a2a.tasks")
 	removed := regexp.MustCompile(`Rows Removed by Filter: (\d+)`)
 	tests := []struct {
@@ -78,8 +84,9 @@ func TestListsReadNobodyElsesTasks(t *testing.T) {
 			others += n
 		}
 		most := 0
-		if tt.most != "" { // of other agents
-			most = storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE tenant = $1 AND agent <> 'words'", tt.most)
+		if tt.most != "" { // the tasks of other agents
+			const others = "SELECT count(*)::int FROM a2a.tasks WHERE tenant = $1 AND agent <> 'words'"
+			most = storetest.Value[int](f, others, tt.most)
 		}
 		if others > most || strings.Contains(plan, "Seq Scan") {
 			t.Errorf("%s reads %d rows of others:\n%s", tt.name, others, plan)
@@ -87,7 +94,7 @@ func TestListsReadNobodyElsesTasks(t *testing.T) {
 	}
 }
 
-// analyze runs a statement, planned for its arguments, and says what that took.
+// analyze runs a statement with a plan for its arguments, and returns EXPLAIN ANALYZE.
 func analyze(f *storetest.Fixture, name, args string) string {
 	f.T.Helper()
 	tx, err := f.SQL.Begin(f.T.Context())
@@ -95,10 +102,12 @@ func analyze(f *storetest.Fixture, name, args string) string {
 		f.T.Fatal(err)
 	}
 	defer tx.Rollback(f.T.Context()) //nolint:errcheck // nothing is written
-	if _, err := tx.Exec(f.T.Context(), "SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL jit = off; PREPARE analyzed AS "+f.Statement(name)); err != nil {
+	const settings = "SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL jit = off; "
+	if _, err := tx.Exec(f.T.Context(), settings+"PREPARE analyzed AS "+f.Statement(name)); err != nil {
 		f.T.Fatalf("%s: %v", name, err)
 	}
-	rows, err := tx.Query(f.T.Context(), "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE analyzed ("+args+")")
+	rows, err := tx.Query(f.T.Context(),
+		"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE analyzed ("+args+")")
 	if err != nil {
 		f.T.Fatalf("%s: %v", name, err)
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// faults are the ways in which a request may get lost. How the request looks on the wire is up to the test.
+// faults are the ways in which a request may get lost. The test sets Match.
 var faults = []struct {
 	name  string
 	fault storetest.Fault
 }{
 	{"the request is lost", storetest.Fault{}},
 	{"the answer is lost", storetest.Fault{Answered: true}},
-	{"the request is lost and PostgreSQL is away for a while", storetest.Fault{Refuse: 3}},
-	{"the answer is lost and PostgreSQL is away for a while", storetest.Fault{Answered: true, Refuse: 2}},
-	{"the answer is lost and PostgreSQL is away for longer", storetest.Fault{Answered: true, Refuse: 3}},
+	{"the request is lost and PostgreSQL is unreachable for a while", storetest.Fault{Refuse: 3}},
+	{"the answer is lost and PostgreSQL is unreachable for a while", storetest.Fault{Answered: true, Refuse: 2}},
+	{"the answer is lost and PostgreSQL is unreachable for longer", storetest.Fault{Answered: true, Refuse: 3}},
 }
 
-// longEnd ends a task whose artifacts are worth folding.
+// longEnd ends a task with enough events for its artifacts to be folded.
 func longEnd() []a2a.Event {
 	var events []a2a.Event
 	for range 40 {
@@ -32,7 +32,7 @@ func longEnd() []a2a.Event {
 	return append(events, storetest.Status(a2a.StateCompleted))
 }
 
-// An append whose answer is lost is found in the log, or done again: never both.
+// After a lost answer, the store finds the append in the log or repeats it, but never both.
 func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -43,21 +43,26 @@ func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 		want   tasks.Appended
 	}{
 		{
-			"a chunk", storetest.IsExecute, nil, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x")}},
+			"a chunk", storetest.IsExecute, nil, storetest.Batch(storetest.Chunk("a", "x")),
 			tasks.Appended{Base: 2},
 		},
 		{
 			"two events and a checkpoint", storetest.IsExecute, nil,
-			tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateWorking, "busy")}, Checkpoint: a2a.Raw(`1`)},
+			tasks.Batch{
+				Events:     []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateWorking, "busy")},
+				Checkpoint: a2a.Raw(`1`),
+			},
 			tasks.Appended{Base: 2, State: a2a.StateWorking},
 		},
 		{"a checkpoint", storetest.IsExecute, nil, tasks.Batch{Checkpoint: a2a.Raw(`1`)}, tasks.Appended{Base: 2}},
 		{
-			"the end of the turn", storetest.IsExecute, nil, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired, "?")}},
+			"the end of the turn",
+			storetest.IsExecute, nil, storetest.Batch(storetest.Status(a2a.StateInputRequired, "?")),
 			tasks.Appended{Base: 2, State: a2a.StateInputRequired},
 		},
 		{
-			"the end of the task", storetest.IsExecute, nil, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted)}},
+			"the end of the task", storetest.IsExecute, nil,
+			storetest.Batch(storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted)),
 			tasks.Appended{Base: 2, State: a2a.StateCompleted},
 		},
 		{
@@ -65,8 +70,10 @@ func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 			tasks.Appended{Base: 2, State: a2a.StateCompleted},
 		},
 		{
-			"the end of a turn that goes on", storetest.IsExecute, func(f *storetest.Fixture, l *tasks.Lease) { f.Say(l.TaskID, "more") },
-			tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted)}},
+			"the end of a turn of a requeued task", storetest.IsExecute, func(f *storetest.Fixture, l *tasks.Lease) {
+				f.Say(l.TaskID, "more")
+			},
+			storetest.Batch(storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted)),
 			tasks.Appended{Base: 2, State: a2a.StateWorking, Requeued: true},
 		},
 	}
@@ -95,8 +102,8 @@ func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 				n := len(tt.batch.Events)
 				if log := f.Log(l.TaskID); len(log) != 2+n {
 					t.Errorf("%s: %d events in the log, want %d", ft.name, len(log), 2+n)
-				} else if told := f.TakeCommitted(l.TaskID); n > 0 {
-					storetest.Same(t, ft.name+": told of", [][]a2a.Entry{log[2:]}, told)
+				} else if committed := f.TakeCommitted(l.TaskID); n > 0 {
+					storetest.Same(t, ft.name+": committed events", [][]a2a.Entry{log[2:]}, committed)
 				}
 				if l.LastSeq != int64(2+n) {
 					t.Errorf("%s: the lease is at %d, want %d", ft.name, l.LastSeq, 2+n)
@@ -105,7 +112,7 @@ func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 					t.Errorf("%s: woke the queue = %v, want %v", ft.name, woke, tt.want.Requeued)
 				}
 				f.Invariants()
-				if !tt.want.State.EndsTurn() && !tt.want.Requeued { // the lease goes on
+				if !tt.want.State.EndsTurn() && !tt.want.Requeued { // the worker keeps its lease
 					f.Append(l, storetest.Status(a2a.StateCompleted))
 					f.Invariants()
 				}
@@ -114,8 +121,8 @@ func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// While nobody knows what became of the append, the task is canceled.
-func TestAppendThatWasLostBeforeACancel(t *testing.T) {
+// The task is canceled while the outcome of the append is unknown.
+func TestLostAppendBeforeACancel(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		f := storetest.Open(t)
@@ -126,7 +133,7 @@ func TestAppendThatWasLostBeforeACancel(t *testing.T) {
 				t.Error(err)
 			}
 		}})
-		_, err := s.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x")}})
+		_, err := s.Tasks.Append(t.Context(), l, storetest.Batch(storetest.Chunk("a", "x")))
 		storetest.WantFired(t, fired)
 		want := 3
 		if answered {
@@ -142,8 +149,8 @@ func TestAppendThatWasLostBeforeACancel(t *testing.T) {
 	}
 }
 
-// The lost append and its repetition stand in a batch with those of others.
-func TestLostBatchIsWrittenOnceForEach(t *testing.T) {
+// The lost append and its repetition share a flush with others.
+func TestLostFlushOfAppendsIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	for _, ft := range faults {
 		t.Run(ft.name, func(t *testing.T) {
@@ -154,7 +161,7 @@ func TestLostBatchIsWrittenOnceForEach(t *testing.T) {
 				if i%2 == 0 {
 					return tasks.Batch{Events: longEnd()}
 				}
-				return tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateWorking)}}
+				return storetest.Batch(storetest.Chunk("a", "x"), storetest.Status(a2a.StateWorking))
 			})
 			ft.fault.Match = storetest.IsCommit
 			fired := p.Arm(ft.fault)
@@ -173,24 +180,24 @@ func TestLostBatchIsWrittenOnceForEach(t *testing.T) {
 	}
 }
 
-func TestAppendGivesUpWhenTheDatabaseStaysAway(t *testing.T) {
+func TestAppendFailsWhileTheDatabaseStaysUnreachable(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	s, p := f.BehindProxy(t)
 	l := f.RunningTask()
 	p.BreakAll(1000)
-	_, err := s.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x")}})
+	_, err := s.Tasks.Append(t.Context(), l, storetest.Batch(storetest.Chunk("a", "x")))
 	storetest.WantCode(t, err, a2a.CodeUnavailable)
 	if n := len(f.Log(l.TaskID)); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
 	p.BreakAll(0)
-	if _, err := s.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x")}}); err != nil {
-		t.Errorf("when it is back: %v", err)
+	if _, err := s.Tasks.Append(t.Context(), l, storetest.Batch(storetest.Chunk("a", "x"))); err != nil {
+		t.Errorf("after the database can be reached again: %v", err)
 	}
 }
 
-// A submit whose answer is lost makes one task, and says so as if nothing had happened.
+// The answer is the same as without the loss.
 func TestSubmitWithALostAnswerMakesOneTask(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "h:k"} {
@@ -209,7 +216,8 @@ func TestSubmitWithALostAnswerMakesOneTask(t *testing.T) {
 					t.Fatal(err)
 				}
 				log := f.Log(out.Task)
-				if out.Replay || out.State != a2a.StateSubmitted || len(log) != 1 || out.UID != log[0].UID || !out.At.Equal(log[0].Time) {
+				if out.Replay || out.State != a2a.StateSubmitted || len(log) != 1 || out.UID != log[0].UID ||
+					!out.At.Equal(log[0].Time) {
 					t.Errorf("Submit = %+v, the log is %+v", out, log)
 				}
 				if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 1 {
@@ -222,9 +230,8 @@ func TestSubmitWithALostAnswerMakesOneTask(t *testing.T) {
 	}
 }
 
-// A repeat whose own answer is lost is a repeat all the same: neither is it a task, nor does it
-// say that it made one.
-func TestRepeatWithALostAnswerMakesNoTask(t *testing.T) {
+// A repeated submission with a key makes no task, and is reported as a replay, even if its own answer is lost.
+func TestReplayWithALostAnswerMakesNoTask(t *testing.T) {
 	t.Parallel()
 	for _, ft := range faults {
 		t.Run(ft.name, func(t *testing.T) {
@@ -249,7 +256,7 @@ func TestRepeatWithALostAnswerMakesNoTask(t *testing.T) {
 	}
 }
 
-func TestLostBatchOfSubmitsMakesEachTaskOnce(t *testing.T) {
+func TestLostFlushOfSubmitsMakesEachTaskOnce(t *testing.T) {
 	t.Parallel()
 	for _, ft := range faults {
 		t.Run(ft.name, func(t *testing.T) {
@@ -285,8 +292,8 @@ func TestLostBatchOfSubmitsMakesEachTaskOnce(t *testing.T) {
 	}
 }
 
-// What became of it is unknown, and the client is told so; with a key it may try again.
-func TestFollowUpWithALostAnswer(t *testing.T) {
+// The outcome is unknown, and the client gets that error. With a key it may try again.
+func TestFollowUpWithALostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		f := storetest.Open(t)
@@ -310,7 +317,7 @@ func TestFollowUpWithALostAnswer(t *testing.T) {
 	}
 }
 
-func TestCancelWithALostAnswer(t *testing.T) {
+func TestCancelWithALostAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		f := storetest.Open(t)
@@ -325,73 +332,5 @@ func TestCancelWithALostAnswer(t *testing.T) {
 			t.Errorf("answered %v: again = %s, %v", answered, state, err)
 		}
 		f.Invariants()
-	}
-}
-
-func TestReleaseWithALostAnswer(t *testing.T) {
-	t.Parallel()
-	f := storetest.Open(t)
-	s, p := f.BehindProxy(t)
-	for _, ft := range faults {
-		l := f.RunningTask()
-		ft.fault.Match = storetest.IsExecute
-		fired := p.Arm(ft.fault)
-		if err := s.Tasks.Release(t.Context(), []*tasks.Lease{l}); err != nil {
-			t.Errorf("%s: %v", ft.name, err)
-		}
-		storetest.WantFired(t, fired)
-		storetest.Same(t, ft.name+": attempts", []attempt{{1, 1, "r1", "released", ""}}, attempts(f, l.TaskID))
-		f.Invariants()
-		if next := f.ClaimTask(l.TaskID); next.Attempt != 1 {
-			t.Errorf("%s: the next attempt is %d, want 1", ft.name, next.Attempt)
-		}
-	}
-}
-
-// Claims and retries are not repeated: what they did is found by the rescue.
-func TestClaimWithALostAnswerIsRescued(t *testing.T) {
-	t.Parallel()
-	f := storetest.Open(t)
-	s, p := f.BehindProxy(t)
-	c := s.Tasks.NewClaimer()
-	if _, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); err != nil { // it has looked at the queue
-		t.Fatal(err)
-	}
-	task := f.NewTask()
-	fired := p.Arm(storetest.Fault{Match: storetest.IsExecute, Answered: true})
-	_, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0)
-	storetest.WantFired(t, fired)
-	storetest.WantCode(t, err, a2a.CodeUnavailable)
-	f.Expire(task)
-	f.Rescue(1)
-	if l := f.ClaimTask(task); l.Attempt != 2 {
-		t.Errorf("attempt %d, want 2", l.Attempt)
-	}
-	f.Invariants()
-}
-
-// Reads are repeated until the database is back.
-func TestReadsSurviveARestart(t *testing.T) {
-	t.Parallel()
-	f := storetest.Open(t)
-	l := f.RunningTask()
-	s, p := f.BehindProxy(t)
-	reads := map[string]func() error{
-		"Head":     func() error { _, err := s.Tasks.Head(t.Context(), storetest.Ann, l.TaskID); return err },
-		"Snapshot": func() error { _, err := s.Tasks.SnapshotOfAny(t.Context(), l.TaskID, tasks.Want{}); return err },
-		"Inputs":   func() error { _, err := s.Tasks.Inputs(t.Context(), []tasks.Lease{*l}); return err },
-		"EventUID": func() error { _, _, err := s.Tasks.EventUID(t.Context(), l.TaskID, 1); return err },
-		"Events":   func() error { _, err := s.Tasks.EventsAfter(t.Context(), l.TaskID, 0, 1); return err },
-		"Page": func() error {
-			_, _, err := s.Tasks.Page(t.Context(), storetest.Ann, tasks.Filter{Agent: storetest.Agent, Limit: 1})
-			return err
-		},
-	}
-	for name, read := range reads {
-		fired := p.Arm(storetest.Fault{Match: storetest.IsExecute, Answered: true, Refuse: 2})
-		if err := read(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		storetest.WantFired(t, fired)
 	}
 }

@@ -16,30 +16,34 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// lowest returns the task of the lowest id.
+// lowest returns the task with the lowest id.
 func lowest(leases []*tasks.Lease) a2a.ID {
 	return slices.MinFunc(leases, func(a, b *tasks.Lease) int { return bytes.Compare(a.TaskID[:], b.TaskID[:]) }).TaskID
 }
 
-// locked returns how many rows of tasks somebody holds, but for one.
+// locked returns how many rows of tasks are locked, except for one task.
 func locked(f *storetest.Fixture, but a2a.ID) int {
 	f.T.Helper()
-	return storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE id <> $1", but) -
-		storetest.Value[int](f, "SELECT count(*)::int FROM (SELECT FROM a2a.tasks WHERE id <> $1 FOR UPDATE SKIP LOCKED) x", but)
+	const all = "SELECT count(*)::int FROM a2a.tasks WHERE id <> $1"
+	const free = "SELECT count(*)::int FROM (SELECT FROM a2a.tasks WHERE id <> $1 FOR UPDATE SKIP LOCKED) x"
+	return storetest.Value[int](f, all, but) - storetest.Value[int](f, free, but)
 }
 
 func TestAppendLocksTasksInOrder(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	leases, batches := batch(f, 12, func(int) tasks.Batch { return tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateCompleted)}} })
-	slices.SortFunc(leases, func(a, b *tasks.Lease) int { return -bytes.Compare(a.TaskID[:], b.TaskID[:]) }) // they come in another order
+	leases, batches := batch(f, 12, func(int) tasks.Batch {
+		return storetest.Batch(storetest.Status(a2a.StateCompleted))
+	})
+	// The appends come in the reverse order.
+	slices.SortFunc(leases, func(a, b *tasks.Lease) int { return -bytes.Compare(a.TaskID[:], b.TaskID[:]) })
 	first := lowest(leases)
 	release := f.Lock("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", first)
 	done := make(chan []result, 1)
 	go func() { done <- together(f, f.Store, leases, batches) }()
 	f.WaitBlocked(1)
 	if n := locked(f, first); n != 0 {
-		t.Errorf("the append waits for the first task and has %d others", n)
+		t.Errorf("the append waits for the first task and has locked %d others", n)
 	}
 	release()
 	for _, r := range <-done {
@@ -50,19 +54,19 @@ func TestAppendLocksTasksInOrder(t *testing.T) {
 	f.Invariants()
 }
 
-// A claim takes the oldest first, which is not always the lowest id, and waits for tasks in the
-// order of their ids as everybody does.
+// A claim returns the longest waiting first, which is not always the lowest id. It locks the tasks in the order of
+// their ids, as every statement does.
 func TestClaimLocksTasksInOrder(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.SubmitMany(6)
-	f.Exec(`WITH n AS (SELECT id, row_number() OVER (ORDER BY id DESC) AS n FROM a2a.tasks),
-		t AS (UPDATE a2a.tasks t SET ready_at = now() - interval '1 hour' + n.n * interval '1 second' FROM n WHERE n.id = t.id RETURNING t.id, t.ready_at)
+	f.Exec(`
+		WITH n AS (SELECT id, row_number() OVER (ORDER BY id DESC) AS n FROM a2a.tasks),
+		t AS (
+		  UPDATE a2a.tasks t SET ready_at = now() - interval '1 hour' + n.n * interval '1 second'
+		  FROM n WHERE n.id = t.id RETURNING t.id, t.ready_at)
 		UPDATE a2a.task_ready r SET run_at = t.ready_at FROM t WHERE r.task_id = t.id`)
-	var first a2a.ID
-	if err := f.SQL.QueryRow(t.Context(), "SELECT id FROM a2a.tasks ORDER BY id LIMIT 1").Scan(&first); err != nil {
-		t.Fatal(err)
-	}
+	first := storetest.Value[a2a.ID](f, "SELECT id FROM a2a.tasks ORDER BY id LIMIT 1")
 	release := f.Lock("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", first)
 	done := make(chan []tasks.Lease, 1)
 	go func() {
@@ -74,53 +78,55 @@ func TestClaimLocksTasksInOrder(t *testing.T) {
 	}()
 	f.WaitBlocked(1)
 	if n := locked(f, first); n != 0 {
-		t.Errorf("the claim waits for the lowest task and has %d others", n)
+		t.Errorf("the claim waits for the lowest task and has locked %d others", n)
 	}
 	release()
 	if leases := <-done; len(leases) != 6 || leases[5].TaskID != first {
-		t.Errorf("%d were claimed, want 6, the youngest at the end", len(leases))
+		t.Errorf("%d tasks claimed, want 6, the newest at the end", len(leases))
 	}
 	f.Invariants()
 }
 
-// What an append decides on is the task as it is when it gets the row, not as it was when it began to wait.
-func TestAppendDecidesOnWhatWasCommittedWhileItWaited(t *testing.T) {
+// An append that waits for the row of its task must decide on the task as it is after the wait.
+func TestAppendSeesWhatWasCommittedWhileItWaited(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		do   func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error
+		do   func(other *store.Store, l tasks.Lease) error
 		err  error
 		want a2a.State
 		head int64
 	}{
-		{"a message", func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error {
+		{"a message", func(other *store.Store, l tasks.Lease) error {
 			in := storetest.Submission("more")
 			in.Task = l.TaskID
 			_, err := other.Tasks.Submit(t.Context(), in)
 			return err
 		}, nil, a2a.StateWorking, 0},
-		{"a webhook", func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error {
-			return other.Tasks.SetWebhook(t.Context(), storetest.Ann, storetest.Agent, l.TaskID, storetest.NewWebhook("p"), 10)
+		{"a webhook", func(other *store.Store, l tasks.Lease) error {
+			return other.Tasks.SetWebhook(t.Context(), storetest.Ann, storetest.Agent, l.TaskID,
+				storetest.NewWebhook("p"), 10)
 		}, nil, a2a.StateCompleted, 4},
-		{"a message with a webhook", func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error {
+		{"a message with a webhook", func(other *store.Store, l tasks.Lease) error {
 			in, p := storetest.Submission("more"), storetest.NewWebhook("p")
 			in.Task, in.Push, in.MaxPushes = l.TaskID, &p, 10
 			_, err := other.Tasks.Submit(t.Context(), in)
 			return err
 		}, nil, a2a.StateWorking, 4},
-		{"a cancel", func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error {
+		{"a cancel", func(other *store.Store, l tasks.Lease) error {
 			_, err := other.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, l.TaskID)
 			return err
 		}, db.ErrLeaseLost, a2a.StateCanceled, 0},
-		{"a retry", func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error {
+		{"a retry", func(other *store.Store, l tasks.Lease) error {
 			return other.Tasks.Retry(t.Context(), &l, "again", time.Hour)
 		}, db.ErrLeaseLost, a2a.StateWorking, 0},
-		{"a release", func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error {
+		{"a release", func(other *store.Store, l tasks.Lease) error {
 			return other.Tasks.Release(t.Context(), []*tasks.Lease{&l})
 		}, db.ErrLeaseLost, a2a.StateWorking, 0},
-		{"the same batch", func(f *storetest.Fixture, other *store.Store, l tasks.Lease) error {
+		{"the same batch", func(other *store.Store, l tasks.Lease) error {
 			l.Worker = "r1"
-			_, err := other.Tasks.Append(t.Context(), &l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateWorking)}})
+			_, err := other.Tasks.Append(t.Context(), &l,
+				storetest.Batch(storetest.Chunk("a", "x"), storetest.Status(a2a.StateWorking)))
 			return err
 		}, db.ErrLeaseLost, a2a.StateWorking, 0},
 	}
@@ -130,16 +136,16 @@ func TestAppendDecidesOnWhatWasCommittedWhileItWaited(t *testing.T) {
 			f := storetest.Open(t)
 			other := f.Replica("r2")
 			leases, batches := batch(f, 5, func(i int) tasks.Batch {
-				return tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", fmt.Sprint(i)), storetest.Status(a2a.StateCompleted)}}
+				return storetest.Batch(storetest.Chunk("a", fmt.Sprint(i)), storetest.Status(a2a.StateCompleted))
 			})
-			held := leases[2]
-			release := f.Lock("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", held.TaskID)
+			waiting := leases[2]
+			release := f.Lock("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", waiting.TaskID)
 			did, done := make(chan error, 1), make(chan []result, 1)
-			go func() { did <- tt.do(f, other, *held) }()
+			go func() { did <- tt.do(other, *waiting) }()
 			f.WaitBlocked(1)
 			go func() { done <- together(f, f.Store, leases, batches) }()
 			f.WaitBlocked(2)
-			release() // who waits longest is the next one
+			release() // tt.do has waited longest, so it is next
 			if err := <-did; err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +169,7 @@ func TestAppendDecidesOnWhatWasCommittedWhileItWaited(t *testing.T) {
 					t.Errorf("the webhook's head is %d, want %d", n, tt.head)
 				}
 				if due := f.ClaimWebhooks(10); len(due) != 1 || due[0].Seq != tt.head {
-					t.Errorf("to deliver: %+v", due)
+					t.Errorf("due webhooks %+v, want one at event %d", due, tt.head)
 				}
 			}
 			f.Invariants()
@@ -171,15 +177,18 @@ func TestAppendDecidesOnWhatWasCommittedWhileItWaited(t *testing.T) {
 	}
 }
 
-// Appends of one lease must not overlap. Those that do, as of a request that was sent twice, do not both write.
-func TestTwoBatchesOfALeaseInOneCall(t *testing.T) {
+// Appends under one lease must not overlap. If they do, as when a request is sent twice, only one of them writes.
+func TestTwoAppendsUnderALeaseInOneFlush(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	leases, batches := batch(f, 3, func(i int) tasks.Batch { return tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", fmt.Sprint(i))}} })
+	leases, batches := batch(f, 3, func(i int) tasks.Batch {
+		return storetest.Batch(storetest.Chunk("a", fmt.Sprint(i)))
+	})
 	again := *leases[1]
-	res := together(f, f.Store, append(leases, &again), append(batches, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "again")}}))
-	if one, two := res[1].err, res[3].err; (one == nil) == (two == nil) || one != nil && !errors.Is(one, db.ErrLeaseLost) || two != nil && !errors.Is(two, db.ErrLeaseLost) {
-		t.Errorf("the two appends: %v and %v, want one that has lost", one, two)
+	res := together(f, f.Store, append(leases, &again), append(batches, storetest.Batch(storetest.Chunk("a", "again"))))
+	one, two := res[1].err, res[3].err
+	if (one == nil) == (two == nil) || !errors.Is(errors.Join(one, two), db.ErrLeaseLost) {
+		t.Errorf("the two appends: %v and %v, want one ErrLeaseLost", one, two)
 	}
 	for i, l := range leases {
 		if n := len(f.Log(l.TaskID)); n != 3 {
@@ -189,9 +198,9 @@ func TestTwoBatchesOfALeaseInOneCall(t *testing.T) {
 	f.Invariants()
 }
 
-// hooked claims six tasks of one flusher and makes a batch for each; three of them get a webhook that
-// their runs do not know of.
-func hooked(f *storetest.Fixture, batchOf func(i int) tasks.Batch) ([]*tasks.Lease, []tasks.Batch) {
+// withNewWebhooks claims six tasks whose appends share a flush, and makes a batch for each. Three of the tasks get a
+// webhook that their leases do not know.
+func withNewWebhooks(f *storetest.Fixture, batchOf func(i int) tasks.Batch) ([]*tasks.Lease, []tasks.Batch) {
 	f.T.Helper()
 	leases, batches := batch(f, 6, batchOf)
 	for i, l := range leases {
@@ -202,31 +211,36 @@ func hooked(f *storetest.Fixture, batchOf func(i int) tasks.Batch) ([]*tasks.Lea
 	return leases, batches
 }
 
+// wantHeads wants that many webhooks whose head is the end of the log.
 func wantHeads(f *storetest.Fixture, what string, want int) {
 	f.T.Helper()
-	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.push_configs p JOIN a2a.tasks t ON t.id = p.task_id WHERE p.head_seq = t.last_seq AND t.last_seq > p.from_seq"); n != want {
-		f.T.Errorf("%s: %d webhooks have all of it, want %d", what, n, want)
+	n := storetest.Value[int](f, `
+		SELECT count(*)::int FROM a2a.push_configs p JOIN a2a.tasks t ON t.id = p.task_id
+		WHERE p.head_seq = t.last_seq AND t.last_seq > p.from_seq`)
+	if n != want {
+		f.T.Errorf("%s: %d webhooks have their head at the end of the log, want %d", what, n, want)
 	}
 }
 
-// Batches of tasks with new webhooks are written by a second transaction, whose answer may be lost: those of the
-// first one are there, and each is once.
-func TestLostAnswerOfTheBatchesWithNewWebhooks(t *testing.T) {
+// A second transaction writes the batches of tasks with new webhooks. If its answer is lost, every batch is still
+// written once, including those of the first transaction.
+func TestLostAnswerOfAppendsWithNewWebhooks(t *testing.T) {
 	t.Parallel()
 	for _, ft := range faults {
 		t.Run(ft.name, func(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)
 			s, p := f.BehindProxy(t)
-			leases, batches := hooked(f, func(i int) tasks.Batch {
-				return tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", fmt.Sprint(i)), storetest.Status(a2a.StateCompleted)}}
+			leases, batches := withNewWebhooks(f, func(i int) tasks.Batch {
+				return storetest.Batch(storetest.Chunk("a", fmt.Sprint(i)), storetest.Status(a2a.StateCompleted))
 			})
 			ft.fault.Match = storetest.IsCommit
 			fired := p.Arm(ft.fault)
 			res := together(f, s, leases, batches)
 			storetest.WantFired(t, fired)
 			for i, r := range res {
-				if n := len(f.Log(leases[i].TaskID)); r.err != nil || r.out.Base != 2 || r.out.State != a2a.StateCompleted || n != 4 {
+				if n := len(f.Log(leases[i].TaskID)); r.err != nil || r.out.Base != 2 ||
+					r.out.State != a2a.StateCompleted || n != 4 {
 					t.Errorf("append %d = %+v, %v; %d events", i, r.out, r.err, n)
 				}
 			}
@@ -236,9 +250,8 @@ func TestLostAnswerOfTheBatchesWithNewWebhooks(t *testing.T) {
 	}
 }
 
-// A row that somebody has locked holds up its own run, which waits. The runs that share a statement with it go on, and
-// neither is told of an error.
-func TestLockedRowHoldsUpItsOwnRunAlone(t *testing.T) {
+// A locked row delays only the append to its task. The others of the flush are written, and no append fails.
+func TestLockedTaskDelaysOnlyItsOwnAppend(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
 		"the task":    "SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE",
@@ -249,7 +262,7 @@ func TestLockedRowHoldsUpItsOwnRunAlone(t *testing.T) {
 			f := storetest.Open(t)
 			s := f.Replica("r1", func(c *store.Config) { c.LockTimeout = 100 * time.Millisecond })
 			end := []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted)}
-			leases, batches := hooked(f, func(int) tasks.Batch { return tasks.Batch{Events: end} })
+			leases, batches := withNewWebhooks(f, func(int) tasks.Batch { return tasks.Batch{Events: end} })
 			const locked = 1
 			release := f.Lock(lock, leases[locked].TaskID)
 			over := make(chan []result, 1)
@@ -268,7 +281,7 @@ func TestLockedRowHoldsUpItsOwnRunAlone(t *testing.T) {
 			}
 			select {
 			case res := <-over:
-				t.Errorf("an append gave up: %+v", res)
+				t.Errorf("an append failed during the wait: %+v", res)
 			default:
 			}
 			release()
@@ -283,7 +296,7 @@ func TestLockedRowHoldsUpItsOwnRunAlone(t *testing.T) {
 	}
 }
 
-// An append that waits for a row ends with its context, and nothing of it is written.
+// An append that waits for a row ends with its context, and writes nothing.
 func TestAppendToALockedTaskEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
@@ -293,7 +306,7 @@ func TestAppendToALockedTaskEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() {
-		_, err := s.Tasks.Append(ctx, l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x")}})
+		_, err := s.Tasks.Append(ctx, l, storetest.Batch(storetest.Chunk("a", "x")))
 		over <- err
 	}()
 	f.WaitBlocked(1)
@@ -304,19 +317,19 @@ func TestAppendToALockedTaskEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What only the second transaction finds to be bad fails its owner alone, and what the first one wrote
-// is not written again.
-func TestPoisonAmongBatchesWithNewWebhooks(t *testing.T) {
+// A batch that only the second transaction refuses fails alone, and what the first transaction wrote is not written
+// again.
+func TestInvalidAppendAmongThoseWithNewWebhooks(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	leases, batches := hooked(f, func(i int) tasks.Batch {
+	leases, batches := withNewWebhooks(f, func(i int) tasks.Batch {
 		switch i {
 		case 0:
 			return tasks.Batch{Checkpoint: a2a.Raw(`1`)}
 		case 3:
-			return tasks.Batch{Events: []a2a.Event{storetest.Status(77)}} // which breaks a rule of the table
+			return storetest.Batch(storetest.Status(77)) // which a constraint refuses
 		}
-		return tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", fmt.Sprint(i)), storetest.Status(a2a.StateCompleted)}}
+		return storetest.Batch(storetest.Chunk("a", fmt.Sprint(i)), storetest.Status(a2a.StateCompleted))
 	})
 	for i, r := range together(f, f.Store, leases, batches) {
 		want := 4
@@ -340,14 +353,14 @@ func TestPoisonAmongBatchesWithNewWebhooks(t *testing.T) {
 	f.Invariants()
 }
 
-func TestWrittenBatchIsNotInTheSecondTransaction(t *testing.T) {
+func TestSecondTransactionDoesNotRepeatTheFirst(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	leases, batches := hooked(f, func(i int) tasks.Batch {
+	leases, batches := withNewWebhooks(f, func(i int) tasks.Batch {
 		if i == 0 {
 			return tasks.Batch{Checkpoint: a2a.Raw(`1`)}
 		}
-		return tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x")}}
+		return storetest.Batch(storetest.Chunk("a", "x"))
 	})
 	for i, r := range together(f, f.Store, leases, batches) {
 		if r.err != nil {
@@ -359,10 +372,13 @@ func TestWrittenBatchIsNotInTheSecondTransaction(t *testing.T) {
 	f.Invariants()
 }
 
-// wantOneCheckpoint wants that there is one checkpoint, which was saved once.
+// wantOneCheckpoint wants one checkpoint that was written once.
 func wantOneCheckpoint(f *storetest.Fixture) {
 	f.T.Helper()
-	if got := storetest.Value[string](f, "SELECT string_agg(body::text || CASE xmax::text WHEN '0' THEN '' ELSE ', written again' END, ';') FROM a2a.task_checkpoints"); got != "1" {
-		f.T.Errorf("checkpoints: %s", got)
+	got := storetest.Value[string](f, `
+		SELECT string_agg(body::text || CASE xmax::text WHEN '0' THEN '' ELSE ', written again' END, ';')
+		FROM a2a.task_checkpoints`)
+	if got != "1" {
+		f.T.Errorf("checkpoints %s, want 1, written once", got)
 	}
 }

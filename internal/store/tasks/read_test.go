@@ -24,13 +24,43 @@ func TestArtifactsAreTheFoldOfTheLog(t *testing.T) {
 	}{
 		{"none", nil},
 		{"one whole", []a2a.Event{storetest.Artifact("a", "1", "2")}},
-		{"chunks", []a2a.Event{storetest.Artifact("a", "1"), storetest.Chunk("a", "2"), storetest.Chunk("a", "3", "4")}},
+		{
+			"chunks",
+			[]a2a.Event{storetest.Artifact("a", "1"), storetest.Chunk("a", "2"), storetest.Chunk("a", "3", "4")},
+		},
 		{"a chunk of an unknown artifact makes it", []a2a.Event{storetest.Chunk("a", "1"), storetest.Chunk("a", "2")}},
-		{"a whole one supersedes", []a2a.Event{storetest.Artifact("a", "1"), storetest.Chunk("a", "2"), storetest.Artifact("a", "3"), storetest.Chunk("a", "4")}},
-		{"a whole one supersedes chunks, in place", []a2a.Event{storetest.Chunk("a", "1"), storetest.Artifact("b", "2"), storetest.Artifact("a", "3")}},
-		{"order is that of the first event", []a2a.Event{storetest.Artifact("b", "1"), storetest.Artifact("a", "2"), storetest.Artifact("b", "3"), storetest.Chunk("c", "4"), storetest.Artifact("a", "5")}},
-		{"interleaved", []a2a.Event{storetest.Chunk("a", "1"), storetest.Chunk("b", "2"), storetest.Status(a2a.StateWorking, "x"), storetest.Chunk("a", "3"), storetest.Chunk("b", "4")}},
-		{"no parts", []a2a.Event{storetest.Artifact("a"), storetest.Chunk("b"), storetest.Chunk("a", "1"), storetest.Artifact("c", "1"), storetest.Artifact("c")}},
+		{
+			"a whole one supersedes",
+			[]a2a.Event{
+				storetest.Artifact("a", "1"), storetest.Chunk("a", "2"), storetest.Artifact("a", "3"),
+				storetest.Chunk("a", "4"),
+			},
+		},
+		{
+			"a whole one supersedes chunks, in place",
+			[]a2a.Event{storetest.Chunk("a", "1"), storetest.Artifact("b", "2"), storetest.Artifact("a", "3")},
+		},
+		{
+			"order is that of the first event",
+			[]a2a.Event{
+				storetest.Artifact("b", "1"), storetest.Artifact("a", "2"), storetest.Artifact("b", "3"),
+				storetest.Chunk("c", "4"), storetest.Artifact("a", "5"),
+			},
+		},
+		{
+			"interleaved",
+			[]a2a.Event{
+				storetest.Chunk("a", "1"), storetest.Chunk("b", "2"), storetest.Status(a2a.StateWorking, "x"),
+				storetest.Chunk("a", "3"), storetest.Chunk("b", "4"),
+			},
+		},
+		{
+			"no parts",
+			[]a2a.Event{
+				storetest.Artifact("a"), storetest.Chunk("b"), storetest.Chunk("a", "1"), storetest.Artifact("c", "1"),
+				storetest.Artifact("c"),
+			},
+		},
 		{"text with NUL", []a2a.Event{storetest.Artifact("a", "\x00"), storetest.Chunk("a", "b\x00c")}},
 	}
 	f := storetest.Open(t)
@@ -50,14 +80,14 @@ func TestArtifactsAreTheFoldOfTheLog(t *testing.T) {
 	f.Invariants()
 }
 
-// artifactUpdates draws events of a few artifacts, so that they meet.
+// artifactUpdates draws events of only a few artifacts, so that several events are of the same one.
 func artifactUpdates(t *rapid.T) []a2a.Event {
 	var events []a2a.Event
 	for range rapid.IntRange(0, 5).Draw(t, "events") {
 		if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
 			s := a2atest.Status().Draw(t, "status")
 			s.State, s.Time = a2a.StateWorking, time.Time{}
-			if s.Message != nil { // not stored: they are those of the task
+			if s.Message != nil { // not stored in the message: they are those of the task
 				s.Message.ContextID, s.Message.TaskID = "", ""
 			}
 			events = append(events, &a2a.StatusUpdate{Status: s})
@@ -68,15 +98,17 @@ func artifactUpdates(t *rapid.T) []a2a.Event {
 		if rapid.IntRange(0, 4).Draw(t, "empty") == 0 {
 			a.Parts = nil
 		}
-		events = append(events, &a2a.ArtifactUpdate{Artifact: a, Append: rapid.Bool().Draw(t, "append"), LastChunk: rapid.Bool().Draw(t, "last")})
+		events = append(events, &a2a.ArtifactUpdate{
+			Artifact: a, Append: rapid.Bool().Draw(t, "append"), LastChunk: rapid.Bool().Draw(t, "last"),
+		})
 	}
 	return events
 }
 
-func TestAnyListOfEventsFoldsAndReadsBack(t *testing.T) {
+func TestAnyListOfEventsReadsTheSameBeforeAndAfterFolding(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	end := time.Now().Add(2 * time.Second) // long enough for some dozens
+	end := time.Now().Add(2 * time.Second) // time for some dozens of lists
 	rapid.Check(t, func(rt *rapid.T) {
 		if time.Now().After(end) {
 			return
@@ -115,11 +147,12 @@ func TestAnyListOfEventsFoldsAndReadsBack(t *testing.T) {
 	f.Invariants()
 }
 
-func TestSnapshotReadsWhatIsWanted(t *testing.T) {
+func TestSnapshotReadsOnlyWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	l := f.RunningTask()
-	f.Append(l, storetest.Artifact("a", "x"), storetest.Status(a2a.StateWorking, "one"), storetest.Status(a2a.StateWorking, "two"))
+	f.Append(l, storetest.Artifact("a", "x"), storetest.Status(a2a.StateWorking, "one"),
+		storetest.Status(a2a.StateWorking, "two"))
 	for _, tt := range []struct {
 		name      string
 		want      tasks.Want
@@ -136,8 +169,10 @@ func TestSnapshotReadsWhatIsWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.History) != tt.history || len(got.Artifacts) != tt.artifacts || got.Status.Message == nil || got.Status.Message.ID != "agent-two" {
-			t.Errorf("%s: %d messages, %d artifacts, status message %+v", tt.name, len(got.History), len(got.Artifacts), got.Status.Message)
+		if len(got.History) != tt.history || len(got.Artifacts) != tt.artifacts || got.Status.Message == nil ||
+			got.Status.Message.ID != "agent-two" {
+			t.Errorf("%s: %d messages, %d artifacts, status message %+v",
+				tt.name, len(got.History), len(got.Artifacts), got.Status.Message)
 		}
 	}
 	_, err := f.Tasks.SnapshotOfAny(t.Context(), db.NewTaskID(), tasks.Want{})
@@ -173,7 +208,7 @@ func TestSnapshotsKeepTheOrderAskedFor(t *testing.T) {
 	storetest.Same(t, "order", want, got)
 }
 
-func TestHeadIsForTheOwner(t *testing.T) {
+func TestHeadIsOnlyForTheOwner(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	l := f.RunningTask()
@@ -181,14 +216,15 @@ func TestHeadIsForTheOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storetest.Same(t, "head", tasks.Head{Agent: storetest.Agent, ContextID: "ctx", State: a2a.StateWorking, LastSeq: 2}, got)
+	storetest.Same(t, "head", tasks.Head{Agent: storetest.Agent, ContextID: "ctx", State: a2a.StateWorking, LastSeq: 2},
+		got)
 	for _, c := range []db.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "corp", Owner: "ann"}, {}} {
 		_, err := f.Tasks.Head(t.Context(), c, l.TaskID)
 		storetest.WantCode(t, err, a2a.CodeTaskNotFound)
 	}
 }
 
-// listed is a task as the model of the list knows it.
+// listed is a task in the model of the list.
 type listed struct {
 	id      a2a.ID
 	at      time.Time
@@ -196,7 +232,7 @@ type listed struct {
 	state   a2a.State
 }
 
-func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
+func TestPagesReturnEveryTaskOnce(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	for _, c := range []db.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "corp", Owner: "ann"}} {
@@ -213,7 +249,10 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 	for i := range 23 {
 		in := storetest.Submission("x")
 		in.ContextID = fmt.Sprint("ctx", i%3)
-		x := listed{f.Submit(in).Task, base.Add(time.Duration(i/5) * time.Millisecond), in.ContextID, states[i%len(states)]} // five of each moment
+		// Five tasks of each time.
+		x := listed{
+			f.Submit(in).Task, base.Add(time.Duration(i/5) * time.Millisecond), in.ContextID, states[i%len(states)],
+		}
 		f.Exec("UPDATE a2a.tasks SET status_at = $2, state = $3 WHERE id = $1", x.id, x.at, int16(x.state))
 		all = append(all, x)
 	}
@@ -224,13 +263,19 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 		filter tasks.Filter
 		keep   func(listed) bool
 	}{
-		"all":         {tasks.Filter{}, func(listed) bool { return true }},
-		"context":     {tasks.Filter{ContextID: "ctx1"}, func(x listed) bool { return x.context == "ctx1" }},
-		"no context":  {tasks.Filter{ContextID: "none"}, func(listed) bool { return false }},
-		"state":       {tasks.Filter{State: a2a.StateWorking}, func(x listed) bool { return x.state == a2a.StateWorking }},
-		"since a tie": {tasks.Filter{Since: base.Add(2 * time.Millisecond)}, func(x listed) bool { return !x.at.Before(base.Add(2 * time.Millisecond)) }},
+		"all":        {tasks.Filter{}, func(listed) bool { return true }},
+		"context":    {tasks.Filter{ContextID: "ctx1"}, func(x listed) bool { return x.context == "ctx1" }},
+		"no context": {tasks.Filter{ContextID: "none"}, func(listed) bool { return false }},
+		"state": {
+			tasks.Filter{State: a2a.StateWorking}, func(x listed) bool { return x.state == a2a.StateWorking },
+		},
+		"since a tie": {tasks.Filter{Since: base.Add(2 * time.Millisecond)}, func(x listed) bool {
+			return !x.at.Before(base.Add(2 * time.Millisecond))
+		}},
 		"since later": {tasks.Filter{Since: base.Add(time.Hour)}, func(listed) bool { return false }},
-		"all conditions": {tasks.Filter{ContextID: "ctx2", State: a2a.StateCompleted, Since: base.Add(time.Millisecond)}, func(x listed) bool {
+		"all conditions": {tasks.Filter{
+			ContextID: "ctx2", State: a2a.StateCompleted, Since: base.Add(time.Millisecond),
+		}, func(x listed) bool {
 			return x.context == "ctx2" && x.state == a2a.StateCompleted && !x.at.Before(base.Add(time.Millisecond))
 		}},
 	}
@@ -251,7 +296,7 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if total.N != len(want) {
-					t.Errorf("%s, %d a page: total %d, want %d", name, limit, total.N, len(want))
+					t.Errorf("%s, %d per page: total %d, want %d", name, limit, total.N, len(want))
 				}
 				if got = append(got, page...); len(page) < limit {
 					break
@@ -264,8 +309,8 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 	}
 }
 
-// A walk shows every task that does not change once, whatever others do meanwhile.
-func TestPagesAreStableWhileOtherTasksMove(t *testing.T) {
+// A task that does not change is on exactly one page, even if other tasks change between the pages.
+func TestPagesAreStableWhileOtherTasksChange(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.SubmitMany(20)
@@ -298,7 +343,7 @@ func TestPagesAreStableWhileOtherTasksMove(t *testing.T) {
 	}
 	for _, p := range still {
 		if seen[p.ID] != 1 {
-			t.Errorf("a task that did not change was shown %d times", seen[p.ID])
+			t.Errorf("a task that did not change is on %d pages, want 1", seen[p.ID])
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// What is lost before its commit cannot be there, and is done again: a follow-up and a cancel
-// too, which are not safe to repeat behind it.
-func TestFollowUpAndCancelThatWereLostBeforeTheirCommit(t *testing.T) {
+// The store repeats what was lost before its commit, even a follow-up and a cancel, which it must not repeat after a
+// commit.
+func TestFollowUpAndCancelAreRepeatedIfLostBeforeTheirCommit(t *testing.T) {
 	t.Parallel()
 	for _, ft := range faults {
 		t.Run(ft.name, func(t *testing.T) {

@@ -16,27 +16,31 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// A story is a task's life, and what is known of it without the database.
+// story is the life of one task, and what the test knows of it without the database.
 type story struct {
 	*storetest.Fixture
 	task  a2a.ID
-	lease *tasks.Lease // nil: nobody works on it
+	lease *tasks.Lease // nil: no worker has one
 	state a2a.State
 	last  int64 // newest event
 	said  []said
-	seen  map[int64]*a2a.Task // SnapshotAt and Snapshot of the moment when the event was the newest one
+	seen  map[int64]*a2a.Task // by event: what Snapshot returned when it was the newest
 	n     int
 }
 
-// said is a message, the first event whose snapshot shows it, and the event whose status it is.
+// said is a message, with the first event whose snapshot has it and the event whose status it is.
 type said struct {
 	message      a2a.Message
 	from, status int64
 }
 
-func (s *story) text() string { s.n++; return fmt.Sprintf("%d", s.n) }
+// text returns a text that no other message has.
+func (s *story) text() string {
+	s.n++
+	return fmt.Sprint(s.n)
+}
 
-// wrote notes that there are n more events, of which the last shows in Snapshot now.
+// wrote records n more events, and the snapshot after the last of them.
 func (s *story) wrote(n int64, state a2a.State) {
 	if s.last += n; state != a2a.StateNone {
 		s.state = state
@@ -60,20 +64,20 @@ func (s *story) claim() {
 	s.wrote(1, a2a.StateWorking)
 }
 
-// client adds a message: with an event if the task waits for it, else without.
+// client adds a message. That adds an event if the task waits for the client.
 func (s *story) client() {
 	text := s.text()
 	out := s.Say(s.task, text)
 	s.said = append(s.said, said{message: storetest.Message("m-"+text, text), from: s.last + 1})
 	if out.Resumed != s.state.Interrupted() {
-		s.T.Fatalf("a message to a task that is %s: resumed %v", s.state, out.Resumed)
+		s.T.Fatalf("a message to a task that is %s: resumed = %v", s.state, out.Resumed)
 	}
 	if out.Resumed {
 		s.wrote(1, a2a.StateSubmitted)
 	}
 }
 
-// report appends what a run says, of which only the last may end its turn.
+// report appends events of a run. Only the last one may end its turn.
 func (s *story) report(events ...a2a.Event) {
 	state := a2a.StateNone
 	for i, e := range events {
@@ -96,10 +100,11 @@ func (s *story) report(events ...a2a.Event) {
 	s.wrote(int64(len(events)), state)
 }
 
-// lose lets the worker die, which the task's agent does not take lightly.
+// lose lets the worker die. The policy of the agent decides about the task.
 func (s *story) lose(fate string, state a2a.State) {
 	s.Expire(s.task)
-	if _, err := s.Tasks.Rescue(s.T.Context(), []tasks.Policy{{Agent: storetest.Agent, Fate: fate, MaxAttempts: 100}}, 100, 100); err != nil {
+	policy := tasks.Policy{Agent: storetest.Agent, Fate: fate, MaxAttempts: 100}
+	if _, err := s.Tasks.Rescue(s.T.Context(), []tasks.Policy{policy}, 100, 100); err != nil {
 		s.T.Fatal(err)
 	}
 	s.lease = nil
@@ -116,10 +121,13 @@ func (s *story) cancel() {
 	s.wrote(1, a2a.StateCanceled)
 }
 
-// as returns what the task was at an event, from the log and what was said.
-func (s *story) as(log []a2a.Entry, seq int64) *a2a.Task {
+// expected returns the task as it was at an event, from the log and the messages.
+func (s *story) expected(log []a2a.Entry, seq int64) *a2a.Task {
 	now := s.Snapshot(s.task)
-	t := &a2a.Task{ID: s.task, Agent: now.Agent, ContextID: now.ContextID, CreatedAt: now.CreatedAt, LastSeq: seq, LastUID: log[seq-1].UID}
+	t := &a2a.Task{
+		ID: s.task, Agent: now.Agent, ContextID: now.ContextID, CreatedAt: now.CreatedAt, LastSeq: seq,
+		LastUID: log[seq-1].UID,
+	}
 	var status int64
 	for _, e := range log[:seq] {
 		switch ev := e.Event.(type) {
@@ -137,23 +145,25 @@ func (s *story) as(log []a2a.Entry, seq int64) *a2a.Task {
 	return t
 }
 
-// check holds SnapshotAt at every event against the log, and against what it was then.
+// check compares SnapshotAt at every event with the log, and with the snapshot of that time.
 func (s *story) check(t cmpReporter) {
 	log := s.Log(s.task)
 	for seq := int64(1); seq <= s.last; seq++ {
 		got := s.at(seq, tasks.Want{Artifacts: true})
-		want := s.as(log, seq)
+		want := s.expected(log, seq)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("at %d of %d (-want +got):\n%s", seq, s.last, diff)
 		}
 		if then := s.seen[seq]; then != nil {
 			if diff := cmp.Diff(then, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("at %d of %d, now and then (-then +now):\n%s", seq, s.last, diff)
+				t.Fatalf("at %d of %d (-at that time +now):\n%s", seq, s.last, diff)
 			}
 		}
 		for n := range 3 {
 			few := s.at(seq, tasks.Want{History: &n})
-			if diff := cmp.Diff(want.History[max(0, len(want.History)-n):], few.History, cmpopts.EquateEmpty()); diff != "" || few.Artifacts != nil {
+			newest := want.History[max(0, len(want.History)-n):]
+			diff := cmp.Diff(newest, few.History, cmpopts.EquateEmpty())
+			if diff != "" || few.Artifacts != nil {
 				t.Fatalf("at %d of %d with %d messages: %d artifacts\n%s", seq, s.last, n, len(few.Artifacts), diff)
 			}
 		}
@@ -173,9 +183,9 @@ func (s *story) at(seq int64, w tasks.Want) *a2a.Task {
 	return got
 }
 
-// TestSnapshotAtEveryEvent: whatever happens to a task, as of each of its events it is what
-// the log says, and what Snapshot returned when that event was the newest.
-func TestSnapshotAtEveryEvent(t *testing.T) {
+// Whatever happens to a task, SnapshotAt of an event matches the log, and what Snapshot returned when that event was
+// the newest.
+func TestSnapshotAtMatchesEveryEvent(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	event := rapid.Custom(func(t *rapid.T) a2a.Event {
@@ -201,7 +211,7 @@ func TestSnapshotAtEveryEvent(t *testing.T) {
 	})
 }
 
-// step does one of the things that can happen to a task now.
+// step does one thing that can happen to the task in its present state.
 func (s *story) step(t *rapid.T, event *rapid.Generator[a2a.Event]) {
 	if s.state.Terminal() {
 		return
@@ -233,8 +243,7 @@ func (s *story) step(t *rapid.T, event *rapid.Generator[a2a.Event]) {
 	}
 }
 
-// TestSnapshotAtStaysTheSame although the client goes on talking: a webhook that is sent
-// again must have the same bytes.
+// A webhook that is sent again must have the same bytes, even if the client has sent messages since.
 func TestSnapshotAtStaysTheSame(t *testing.T) {
 	t.Parallel()
 	s := &story{Fixture: storetest.Open(t), seen: map[int64]*a2a.Task{}}
@@ -248,14 +257,16 @@ func TestSnapshotAtStaysTheSame(t *testing.T) {
 		t.Errorf("the task has %d messages, want one more than at the event, %d", n, len(before.History))
 	}
 	s.report(storetest.Status(a2a.StateWorking))
-	if got := s.at(s.last, tasks.Want{}).History; !slices.ContainsFunc(got, func(m a2a.Message) bool { return m.ID == s.said[len(s.said)-1].message.ID }) {
-		t.Errorf("the message does not show at the next event: %+v", got)
+	if got := s.at(s.last, tasks.Want{}).History; !slices.ContainsFunc(got, func(m a2a.Message) bool {
+		return m.ID == s.said[len(s.said)-1].message.ID
+	}) {
+		t.Errorf("the snapshot of the next event has no message: %+v", got)
 	}
 	s.check(t)
 	s.Invariants()
 }
 
-func TestSnapshotAtNoEvent(t *testing.T) {
+func TestSnapshotAtAnUnknownEventIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	task := f.NewTask()
@@ -265,7 +276,8 @@ func TestSnapshotAtNoEvent(t *testing.T) {
 	}
 	_, err := f.Tasks.SnapshotAt(t.Context(), db.NewTaskID(), 1, tasks.Want{})
 	storetest.WantCode(t, err, a2a.CodeTaskNotFound)
-	if got, err := f.Tasks.SnapshotAt(t.Context(), task, 1, tasks.Want{}); err != nil || got.Status.Time.Truncate(time.Millisecond) != got.Status.Time {
+	if got, err := f.Tasks.SnapshotAt(t.Context(), task, 1, tasks.Want{}); err != nil ||
+		got.Status.Time.Truncate(time.Millisecond) != got.Status.Time {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -17,23 +17,27 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-func TestSubmitMakesATaskThatWaitsForAWorker(t *testing.T) {
+func TestSubmitMakesATaskInTheQueue(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	in := storetest.Submission("hello")
 	in.NewTask = db.NewTaskID()
 	in.Message.Metadata = a2a.Raw(`{ "n": 1.00 }`)
 	out := f.Submit(in)
-	if out.Task != in.NewTask || out.ContextID != "ctx" || out.State != a2a.StateSubmitted || out.Replay || out.After != 0 {
+	if out.Task != in.NewTask || out.ContextID != "ctx" || out.State != a2a.StateSubmitted || out.Replay ||
+		out.After != 0 {
 		t.Errorf("Submit = %+v", out)
 	}
 	got := f.Snapshot(out.Task)
 	want := &a2a.Task{
-		ID: in.NewTask, Agent: storetest.Agent, ContextID: "ctx", Status: a2a.Status{State: a2a.StateSubmitted, Time: out.At},
+		ID: in.NewTask, Agent: storetest.Agent, ContextID: "ctx",
+		Status:  a2a.Status{State: a2a.StateSubmitted, Time: out.At},
 		History: []a2a.Message{in.Message}, CreatedAt: out.At, LastSeq: 1, LastUID: out.UID,
 	}
 	storetest.Same(t, "task", want, got)
-	wantLog := []a2a.Entry{{TaskID: out.Task, Seq: 1, UID: out.UID, Time: out.At, Event: storetest.Status(a2a.StateSubmitted)}}
+	wantLog := []a2a.Entry{
+		{TaskID: out.Task, Seq: 1, UID: out.UID, Time: out.At, Event: storetest.Status(a2a.StateSubmitted)},
+	}
 	wantLog[0].Event.(*a2a.StatusUpdate).Status.Time = out.At
 	storetest.Same(t, "log", wantLog, f.Log(out.Task))
 	storetest.Same(t, "wakes", []string{wake.Ready(storetest.Agent)}, f.TakeWakes())
@@ -81,11 +85,13 @@ func TestSubmitWithAKey(t *testing.T) {
 	_, err = f.Tasks.Submit(t.Context(), elsewhere)
 	storetest.WantCode(t, err, a2a.CodeInvalidParams)
 
-	for name, c := range map[string]db.Caller{"another owner": {Tenant: "acme", Owner: "bob"}, "another tenant": {Tenant: "corp", Owner: "ann"}} {
+	for name, c := range map[string]db.Caller{
+		"another owner": {Tenant: "acme", Owner: "bob"}, "another tenant": {Tenant: "corp", Owner: "ann"},
+	} {
 		in := other
 		in.Caller = c
 		if out := f.Submit(in); out.Replay || out.Task == made.Task {
-			t.Errorf("%s, same key = %+v, want a task of their own", name, out)
+			t.Errorf("%s, same key = %+v, want another task", name, out)
 		}
 	}
 	unkeyed := f.Submit(storetest.Submission("one"))
@@ -100,7 +106,8 @@ func TestSubmitWithAKey(t *testing.T) {
 	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.messages"); n != 5 {
 		t.Errorf("%d messages, want 5: a replay and a refusal write nothing", n)
 	}
-	if n := storetest.Value[int](f, "SELECT count(*)::int FROM audit.message WHERE idem_key = 'k' AND NOT dedupe_mid"); n != 3 {
+	const withKey = "SELECT count(*)::int FROM audit.message WHERE idem_key = 'k' AND NOT dedupe_mid"
+	if n := storetest.Value[int](f, withKey); n != 3 {
 		t.Errorf("%d messages carry the key in the audit view, want 3", n)
 	}
 	if n := storetest.Value[int](f, "SELECT count(*)::int FROM audit.message WHERE dedupe_mid"); n != 1 {
@@ -109,7 +116,7 @@ func TestSubmitWithAKey(t *testing.T) {
 	f.Invariants()
 }
 
-func TestReplayOfAFollowUpTellsWhereTheTaskIs(t *testing.T) {
+func TestReplayOfAFollowUpReturnsThePresentState(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	l := f.RunningTask()
@@ -154,14 +161,14 @@ func TestConcurrentDuplicatesMakeOneTask(t *testing.T) {
 	made := 0
 	for _, o := range outs {
 		if o.Task != outs[0].Task {
-			t.Fatalf("two tasks: %s and %s", outs[0].Task, o.Task)
+			t.Fatalf("the copies made two tasks: %s and %s", outs[0].Task, o.Task)
 		}
 		if !o.Replay {
 			made++
 		}
 	}
 	if made != 1 {
-		t.Errorf("%d of the copies say they made the task, want 1", made)
+		t.Errorf("%d of the copies report a new task, want 1", made)
 	}
 	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 1 {
 		t.Errorf("%d tasks, want 1", n)
@@ -169,19 +176,20 @@ func TestConcurrentDuplicatesMakeOneTask(t *testing.T) {
 	f.Invariants()
 }
 
-// The first of two copies has written but not committed: the second must wait for it, not make a task.
-func TestDuplicateWaitsForAnUncommittedFirst(t *testing.T) {
+// The first of two copies has not committed yet. The second must wait for it, and not make a task.
+func TestDuplicateWaitsForTheFirstToCommit(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	release := f.Lock(`INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id) VALUES ('acme', 'ann', 'h:k', 'x', gen_random_uuid())`)
+	release := f.Lock(`INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
+		VALUES ('acme', 'ann', 'h:k', 'x', gen_random_uuid())`)
 	in := storetest.Submission("x")
 	in.Key = "h:k"
 	done := make(chan error, 1)
 	go func() { _, err := f.Tasks.Submit(t.Context(), in); done <- err }()
 	f.WaitBlocked(1)
-	// A submission without a key is not held up by one with.
+	// A submission without a key does not wait.
 	f.NewTask()
-	release() // rolls back: the key is free again
+	release() // rolls back, so that the key may be used
 	if err := <-done; err != nil {
 		t.Fatalf("the second copy: %v", err)
 	}
@@ -214,7 +222,7 @@ func TestManySubmitsShareACommit(t *testing.T) {
 		t.Errorf("%d tasks, want %d", got, n)
 	}
 	if got := storetest.Value[int](f, "SELECT count(DISTINCT xid)::int FROM a2a.task_events"); got == n {
-		t.Errorf("%d transactions for %d submits: nothing was grouped", got, n)
+		t.Errorf("%d transactions for %d submits, want fewer", got, n)
 	}
 	for i, id := range ids {
 		if got := f.Snapshot(id).History[0].Parts[0].Text; got != fmt.Sprint(i) {
@@ -228,26 +236,42 @@ func TestSubmitToATask(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		before func(f *storetest.Fixture, l *tasks.Lease) // brings the task where it is; it has been claimed
+		before func(f *storetest.Fixture, l *tasks.Lease) // brings the claimed task into its state
 		change func(in *tasks.Submission)
 		code   a2a.ErrorCode // 0: accepted
-		state  a2a.State     // answered
+		state  a2a.State     // of the answer
 		wakes  bool
 	}{
-		{"waits for input", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateInputRequired, "?")) }, nil, 0, a2a.StateSubmitted, true},
-		{"waits for authentication", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateAuthRequired)) }, nil, 0, a2a.StateSubmitted, true},
+		{"waits for input", func(f *storetest.Fixture, l *tasks.Lease) {
+			f.Append(l, storetest.Status(a2a.StateInputRequired, "?"))
+		}, nil, 0, a2a.StateSubmitted, true},
+		{"waits for authentication", func(f *storetest.Fixture, l *tasks.Lease) {
+			f.Append(l, storetest.Status(a2a.StateAuthRequired))
+		}, nil, 0, a2a.StateSubmitted, true},
 		{"is worked on", nil, nil, 0, a2a.StateWorking, false},
-		{"is worked on, with its own context", nil, func(in *tasks.Submission) { in.ContextID = "ctx" }, 0, a2a.StateWorking, false},
-		{"is worked on, rejects", nil, func(in *tasks.Submission) { in.Reject = true }, a2a.CodeUnsupportedOperation, 0, false},
-		{"waits for input, would reject if it worked", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateInputRequired)) }, func(in *tasks.Submission) { in.Reject = true }, 0, a2a.StateSubmitted, true},
+		{"is worked on, with its own context", nil, func(in *tasks.Submission) {
+			in.ContextID = "ctx"
+		}, 0, a2a.StateWorking, false},
+		{"is worked on, rejects", nil, func(in *tasks.Submission) {
+			in.Reject = true
+		}, a2a.CodeUnsupportedOperation, 0, false},
+		{"waits for input, would reject if it worked", func(f *storetest.Fixture, l *tasks.Lease) {
+			f.Append(l, storetest.Status(a2a.StateInputRequired))
+		}, func(in *tasks.Submission) { in.Reject = true }, 0, a2a.StateSubmitted, true},
 		{"waits for a retry, rejects", func(f *storetest.Fixture, l *tasks.Lease) {
 			if err := f.Tasks.Retry(t.Context(), l, "x", time.Hour); err != nil {
 				f.T.Fatal(err)
 			}
 		}, func(in *tasks.Submission) { in.Reject = true }, a2a.CodeUnsupportedOperation, 0, false},
-		{"completed", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateCompleted)) }, nil, a2a.CodeTaskTerminal, 0, false},
-		{"failed", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateFailed)) }, nil, a2a.CodeTaskTerminal, 0, false},
-		{"another context", nil, func(in *tasks.Submission) { in.ContextID = "other" }, a2a.CodeInvalidParams, 0, false},
+		{"completed", func(f *storetest.Fixture, l *tasks.Lease) {
+			f.Append(l, storetest.Status(a2a.StateCompleted))
+		}, nil, a2a.CodeTaskTerminal, 0, false},
+		{"failed", func(f *storetest.Fixture, l *tasks.Lease) {
+			f.Append(l, storetest.Status(a2a.StateFailed))
+		}, nil, a2a.CodeTaskTerminal, 0, false},
+		{"another context", nil, func(in *tasks.Submission) {
+			in.ContextID = "other"
+		}, a2a.CodeInvalidParams, 0, false},
 		{"another owner", nil, func(in *tasks.Submission) { in.Owner = "bob" }, a2a.CodeTaskNotFound, 0, false},
 		{"another tenant", nil, func(in *tasks.Submission) { in.Tenant = "corp" }, a2a.CodeTaskNotFound, 0, false},
 		{"another agent", nil, func(in *tasks.Submission) { in.Agent = "other" }, a2a.CodeTaskNotFound, 0, false},
@@ -277,7 +301,7 @@ func TestSubmitToATask(t *testing.T) {
 			}
 			storetest.Same(t, tt.name+": the task", before, f.Snapshot(l.TaskID))
 			if storetest.Value[bool](f, "SELECT EXISTS (SELECT FROM a2a.idempotency_keys WHERE key = $1)", in.Key) {
-				t.Errorf("%s: a refused message took its key", tt.name)
+				t.Errorf("%s: a refused message stored its key", tt.name)
 			}
 			continue
 		}
@@ -286,7 +310,8 @@ func TestSubmitToATask(t *testing.T) {
 			continue
 		}
 		after := f.Snapshot(l.TaskID)
-		if out.State != tt.state || after.Status.State != tt.state || out.After != after.LastSeq || out.ContextID != "ctx" {
+		if out.State != tt.state || after.Status.State != tt.state || out.After != after.LastSeq ||
+			out.ContextID != "ctx" {
 			t.Errorf("%s: Submit = %+v, the task is %s at %d", tt.name, out, after.Status.State, after.LastSeq)
 		}
 		if wakes := f.TakeWakes(); tt.wakes != (len(wakes) == 1 && wakes[0] == wake.Ready(storetest.Agent)) {
@@ -299,19 +324,20 @@ func TestSubmitToATask(t *testing.T) {
 	}
 }
 
-func TestNewTaskOverItsLimitIsRefused(t *testing.T) {
+func TestNewTaskBeyondTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	in := storetest.Submission(strings.Repeat("x", 500))
 	in.MaxBytes, in.Key = 400, "h:k"
 	_, err := f.Tasks.Submit(t.Context(), in)
 	storetest.WantCode(t, err, a2a.CodeInvalidParams)
-	if n := storetest.Value[int](f, "SELECT (SELECT count(*) FROM a2a.tasks)::int + (SELECT count(*) FROM a2a.idempotency_keys)::int"); n != 0 {
+	const rows = "SELECT (SELECT count(*) FROM a2a.tasks)::int + (SELECT count(*) FROM a2a.idempotency_keys)::int"
+	if n := storetest.Value[int](f, rows); n != 0 {
 		t.Errorf("%d rows were written, want none", n)
 	}
 }
 
-// A message that comes while the run that would end the turn commits: either the run sees it or the task goes on.
+// A message comes while the append that ends the turn commits. Then the run reads it, or the task is requeued.
 func TestMessageWaitsForTheAppendThatEndsTheTurn(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
@@ -319,10 +345,10 @@ func TestMessageWaitsForTheAppendThatEndsTheTurn(t *testing.T) {
 	release := f.Lock("SELECT FROM a2a.task_leases WHERE task_id = $1 FOR UPDATE", l.TaskID)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired, "?")}})
+		_, err := f.Tasks.Append(t.Context(), l, storetest.Batch(storetest.Status(a2a.StateInputRequired, "?")))
 		ended <- err
 	}()
-	f.WaitBlocked(1) // it has the task's row, and waits for the lease's
+	f.WaitBlocked(1) // it has locked the row of the task, and waits for that of the lease
 	said := make(chan error, 1)
 	go func() {
 		in := storetest.Submission("answer")
@@ -338,6 +364,8 @@ func TestMessageWaitsForTheAppendThatEndsTheTurn(t *testing.T) {
 	if err := <-said; err != nil {
 		t.Fatal(err)
 	}
-	storetest.Same(t, "states", []a2a.State{a2a.StateSubmitted, a2a.StateWorking, a2a.StateInputRequired, a2a.StateSubmitted}, states(f, l.TaskID))
+	storetest.Same(t, "states",
+		[]a2a.State{a2a.StateSubmitted, a2a.StateWorking, a2a.StateInputRequired, a2a.StateSubmitted},
+		states(f, l.TaskID))
 	f.Invariants()
 }

@@ -29,7 +29,7 @@ func TestTotalIsExactUpToTenThousand(t *testing.T) {
 	total(storetest.Ann, first, 10_000)
 	f.AddCompleted(1, "ann", storetest.Agent)
 	total(storetest.Ann, first, 10_001)
-	// From here on it is what it was a while ago, on any page of the list, and of this list alone.
+	// A large total is remembered for a while, for all pages of this list and for no other list.
 	f.AddCompleted(5, "ann", storetest.Agent)
 	total(storetest.Ann, first, 10_001)
 	rows, _, err := f.Tasks.Page(t.Context(), storetest.Ann, first)
@@ -51,16 +51,18 @@ func TestTotalIsExactUpToTenThousand(t *testing.T) {
 	total(db.Caller{Tenant: "corp", Owner: "ann"}, first, 0)
 	tasks.AgeTotals(f.Store.Tasks)
 	total(storetest.Ann, next, 10_006)
-	// A list that has become short is exact again.
-	f.Exec("DELETE FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' AND id NOT IN (SELECT id FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' LIMIT 20)", storetest.Agent)
+	// The total of a list that has become short is exact again.
+	f.Exec(`
+		DELETE FROM a2a.tasks WHERE agent = $1 AND owner = 'ann'
+		  AND id NOT IN (SELECT id FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' LIMIT 20)`, storetest.Agent)
 	tasks.AgeTotals(f.Store.Tasks)
 	total(storetest.Ann, first, 20)
 	f.AddCompleted(1, "ann", storetest.Agent)
 	total(storetest.Ann, first, 21)
 }
 
-// A count that takes longer than a statement may leaves an estimate, and the page is answered.
-func TestAPageIsAnsweredThoughTheCountTakesTooLong(t *testing.T) {
+// If the count times out, the page has an estimate.
+func TestPageHasAnEstimateIfTheCountTimesOut(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t, func(c *store.Config) { c.StatementTimeout = 6 * time.Second })
 	f.AddCompleted(10_500, "ann", storetest.Agent)
@@ -72,9 +74,11 @@ func TestAPageIsAnsweredThoughTheCountTakesTooLong(t *testing.T) {
 			t.Errorf("%d tasks of %+v, %v, want 10 of %+v", len(rows), n, err, want)
 		}
 	}
-	slow := func() { // as a count that takes too long
+	slow := func() { // every count fails as if it had timed out
 		f.Exec(`CREATE FUNCTION a2a.slow(uuid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-			IF current_setting('statement_timeout') = '2s' THEN RAISE EXCEPTION 'too long' USING ERRCODE = '57014'; END IF;
+			IF current_setting('statement_timeout') = '2s' THEN
+				RAISE EXCEPTION 'too long' USING ERRCODE = '57014';
+			END IF;
 			RETURN true;
 		END $$`)
 		f.Exec("CREATE POLICY slow ON a2a.tasks AS RESTRICTIVE FOR SELECT TO a2a_app USING (a2a.slow(id))")
@@ -84,12 +88,12 @@ func TestAPageIsAnsweredThoughTheCountTakesTooLong(t *testing.T) {
 		f.Exec("DROP FUNCTION a2a.slow")
 	}
 	slow()
-	page(tasks.Total{N: 10, Estimated: true}) // nothing is known but the page
+	page(tasks.Total{N: 10, Estimated: true}) // only the page is known
 	fast()
-	page(tasks.Total{N: 10, Estimated: true}) // for a minute
+	page(tasks.Total{N: 10, Estimated: true}) // the estimate is remembered for a minute
 	tasks.AgeTotals(f.Store.Tasks)
 	page(tasks.Total{N: 10_500})
 	slow()
 	tasks.AgeTotals(f.Store.Tasks)
-	page(tasks.Total{N: 10_500, Estimated: true}) // as it was counted last
+	page(tasks.Total{N: 10_500, Estimated: true}) // the last count
 }

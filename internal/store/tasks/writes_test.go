@@ -14,11 +14,13 @@ import (
 	"testing"
 )
 
-// sources returns the files of the package, or of one below it, without the tests.
+// sources parses the files of a directory, without the tests.
 func sources(t *testing.T, dir string) (*token.FileSet, []*ast.File) {
 	t.Helper()
 	fset := token.NewFileSet()
-	pkgs, err := parser.ParseDir(fset, dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.SkipObjectResolution) //nolint:staticcheck // no build constraints here
+	noTest := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
+	//nolint:staticcheck // no build constraints here
+	pkgs, err := parser.ParseDir(fset, dir, noTest, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +35,10 @@ func sources(t *testing.T, dir string) (*token.FileSet, []*ast.File) {
 
 var writes = regexp.MustCompile(`(?i)\b(INSERT INTO|DELETE FROM|pg_notify)\b|\bUPDATE a2a\.`)
 
-// rooms are the packages of the store, with the names of the fields by which others have them.
+// rooms are the packages of the store. A field that holds the store of a package has the same name.
 var rooms = []string{"db", "access", "webhooks", "tasks", "operate"}
 
-// source is the files of one room, and what their names stand for.
+// source is the files of one package, and what their names refer to.
 type source struct {
 	room  string
 	fset  *token.FileSet
@@ -53,7 +55,7 @@ func sourcesOfRooms(t *testing.T) (list []source) {
 	return list
 }
 
-// writingQueries returns the names of the queries of a room that write.
+// writingQueries returns the names of the queries of a package that write.
 func writingQueries(t *testing.T, room string) map[string]bool {
 	query := map[string]bool{}
 	_, queries := sources(t, filepath.Join("..", room, "dbsqlc"))
@@ -70,20 +72,21 @@ func writingQueries(t *testing.T, room string) map[string]bool {
 			}
 		}
 	}
-	if room == "access" { // their constants begin with aPI
+	if room == "access" { // the names of their constants begin with aPI
 		query["APIKeyInsert"], query["APIKeyRevoke"], query["APIKeyUsed"] = true, true, true
 	}
 	return query
 }
 
-// callGraph is what the functions of all rooms call. A function of another room stands for itself by its room and name.
+// callGraph is what the functions of all packages call. A function of another package is known by its package and name.
 type callGraph struct {
 	calls    map[any]map[any]bool
 	writer   map[any]bool
-	exported map[string]any // methods of the rooms, "tasks.Submit" say
+	exported map[string]any // methods, such as "tasks.Submit"
 }
 
-// foreign returns how a function of another room is named at a call: access.Record, or s.webhooks.EndOfTasks.
+// foreign returns the package and name of a function of another package, from a call: access.Record, or
+// s.webhooks.EndOfTasks.
 func foreign(sel *ast.SelectorExpr) (key string, ok bool) {
 	var on string
 	switch x := sel.X.(type) {
@@ -103,7 +106,7 @@ func (g *callGraph) add(src source, f *ast.FuncDecl, query map[string]bool) {
 	if on := receiver(f); f.Name.IsExported() && (on == "Store" || on == "DB" || on == "Claimer") {
 		g.exported[src.room+"."+f.Name.Name] = at
 	}
-	g.writer[at] = f.Name.Name == "safely" // what the combiners flush
+	g.writer[at] = f.Name.Name == "safely" // the combiners call it to flush
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
@@ -124,7 +127,7 @@ func (g *callGraph) add(src source, f *ast.FuncDecl, query map[string]bool) {
 	})
 }
 
-// receiver returns the name of the type of a method.
+// receiver returns the name of the type that has a method.
 func receiver(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""
@@ -140,7 +143,7 @@ func receiver(f *ast.FuncDecl) string {
 	return id.Name
 }
 
-// writingMethods returns the exported methods of the rooms, and of claimers, from which a query is reached that writes.
+// writingMethods returns the exported methods of stores and claimers from which a query that writes is reached.
 func writingMethods(t *testing.T) []string {
 	t.Helper()
 	g := &callGraph{calls: map[any]map[any]bool{}, writer: map[any]bool{}, exported: map[string]any{}}
@@ -174,11 +177,11 @@ func writingMethods(t *testing.T) []string {
 	return list
 }
 
-// TestTransactionsReturnWhatTheyDid looks at every function that is given to a transaction, or is repeated. It changes nothing
-// outside of itself and has no effect but on the database: what it did is what it returns, and nobody has that before the commit.
+// A function that runs in a transaction, or is repeated, has no effect except on the database: it returns what it did,
+// and its caller uses that after the commit.
 func TestTransactionsReturnWhatTheyDid(t *testing.T) {
 	t.Parallel()
-	looked := 0
+	checked := 0
 	for _, src := range sourcesOfRooms(t) {
 		for _, file := range src.files {
 			ast.Inspect(file, func(n ast.Node) bool {
@@ -186,20 +189,21 @@ func TestTransactionsReturnWhatTheyDid(t *testing.T) {
 				if given == nil {
 					return true
 				}
-				looked++
+				checked++
 				for _, wrong := range outside(given, src.info) {
-					t.Errorf("%s: a transaction changes %s, which is outside of it", src.fset.Position(wrong.Pos()), types.ExprString(wrong))
+					t.Errorf("%s: a transaction changes %s, which is outside of it",
+						src.fset.Position(wrong.Pos()), types.ExprString(wrong))
 				}
 				return true
 			})
 		}
 	}
-	if looked < 20 {
-		t.Errorf("%d functions were looked at, want all", looked)
+	if checked < 20 {
+		t.Errorf("the test found %d functions, want all", checked)
 	}
 }
 
-// givenToTransaction returns the function that a call gives to a transaction, or has repeated.
+// givenToTransaction returns the function that a call passes to a transaction, or to a function that repeats it.
 func givenToTransaction(n ast.Node) *ast.FuncLit {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {
@@ -214,11 +218,11 @@ func givenToTransaction(n ast.Node) *ast.FuncLit {
 	return given
 }
 
-// uses tells what the names in files stand for, as far as they are of the package itself.
+// uses resolves the names in files, except for those of other packages.
 func uses(fset *token.FileSet, files []*ast.File) *types.Info {
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
 	conf := types.Config{Error: func(error) {}, Importer: nothing{}}
-	_, _ = conf.Check("store", fset, files, info) // it finds no package that is imported
+	_, _ = conf.Check("store", fset, files, info) // it fails, since it finds no other package
 	return info
 }
 
@@ -234,7 +238,7 @@ func called(fun ast.Expr) string {
 	return ""
 }
 
-// outside returns what a function assigns to that it has not declared, and whom it tells of its work.
+// outside returns what a function changes that it has not declared, and its calls that report its work.
 func outside(f *ast.FuncLit, info *types.Info) (list []ast.Expr) {
 	check := func(e ast.Expr) {
 		root := e
@@ -267,7 +271,7 @@ func outside(f *ast.FuncLit, info *types.Info) (list []ast.Expr) {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			if called(n.Fun) == "After" {
-				return false // it runs once the commit is acknowledged
+				return false // it runs after the commit is acknowledged
 			}
 		case *ast.AssignStmt:
 			for _, e := range n.Lhs {
@@ -295,7 +299,7 @@ func outside(f *ast.FuncLit, info *types.Info) (list []ast.Expr) {
 	return list
 }
 
-// nothing is where no package is found.
+// nothing is an importer that finds no package.
 type nothing struct{}
 
 func (nothing) Import(string) (*types.Package, error) { return nil, fs.ErrNotExist }

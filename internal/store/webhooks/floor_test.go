@@ -9,14 +9,18 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// The same for webhooks: what has been delivered, and leases that have ended.
-func TestHeldSnapshotLeavesWebhooksFast(t *testing.T) {
+// A long transaction keeps the index entries of deleted and delivered webhooks. Claims read them once, not each time.
+func TestClaimsOfWebhooksStayFastDuringALongTransaction(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	const dead, rounds = 3000, 20
 	f.HoldSnapshot()
-	f.Exec(`INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, wire_version, from_seq, cursor_seq, head_seq, next_attempt_at, lease_until)
-		SELECT gen_random_uuid(), gen_random_uuid(), 'default', 'acme', 'ann', 'words', 'u', 'x', '{}', 3, 0, 0, 1, clock_timestamp() - interval '1 hour', clock_timestamp() - interval '1 minute'
+	f.Exec(`
+		INSERT INTO a2a.push_configs (
+		  id, task_id, config_id, tenant, owner, agent, url, origin, schemes,
+		  wire_version, from_seq, cursor_seq, head_seq, next_attempt_at, lease_until)
+		SELECT gen_random_uuid(), gen_random_uuid(), 'default', 'acme', 'ann', 'words', 'u', 'x', '{}',
+		  3, 0, 0, 1, clock_timestamp() - interval '1 hour', clock_timestamp() - interval '1 minute'
 		FROM generate_series(1, $1)`, dead)
 	f.Exec("DELETE FROM a2a.push_configs")
 	s := f.Replica("r2", func(c *store.Config) { c.PoolSize = 1 })
@@ -31,7 +35,8 @@ func TestHeldSnapshotLeavesWebhooksFast(t *testing.T) {
 			t.Fatalf("claimed %d webhooks, %v", len(due), err)
 		}
 		webhooks.PollDone(s.Webhooks)
-		if held, err := s.Webhooks.Renew(t.Context(), []*webhooks.Delivery{&due[0]}, storetest.TTL); err != nil || len(held) != 1 {
+		if held, err := s.Webhooks.Renew(t.Context(), []*webhooks.Delivery{&due[0]}, storetest.TTL); err != nil ||
+			len(held) != 1 {
 			t.Fatalf("renewed %d, %v", len(held), err)
 		}
 		if err := s.Webhooks.RecordDelivery(t.Context(), &due[0], &webhooks.Try{Status: 200}, false); err != nil {
@@ -39,22 +44,20 @@ func TestHeldSnapshotLeavesWebhooksFast(t *testing.T) {
 		}
 	}
 	if n := f.IndexEntriesRead(s, "push_configs"); n < dead || n > 2*dead {
-		t.Errorf("%d rounds read %d index entries, want the %d dead ones once, and little more", rounds, n, dead)
+		t.Errorf("%d rounds read %d index entries, want the %d dead ones once and few others", rounds, n, dead)
 	}
 }
 
-// What becomes due behind the floor, by a transaction that commits late or a clock that was put back, is found by the next
-// look from the start, which puts the floor back; one that is held by another keeps the floor, and so does one that is
-// not due yet.
-func TestFloorOfWebhooks(t *testing.T) {
+// A webhook may become due before the floor, after a late commit or after the clock was set back. The next poll from
+// the start finds it and moves the floor back. A leased webhook keeps the floor, and so does one that is not due yet.
+func TestFloorOfWebhooksMovesBackForLateOnes(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	hook := func(due string) a2a.ID {
+	addDueIn := func(due string) a2a.ID {
 		t.Helper()
-		in, p := storetest.Submission("hello"), storetest.NewWebhook("default")
-		in.Push = &p
-		id := f.Submit(in).Task
-		f.Exec("UPDATE a2a.push_configs SET next_attempt_at = clock_timestamp() + $2::interval WHERE task_id = $1", id, due)
+		id := f.NewTaskWithWebhook("default")
+		f.Exec("UPDATE a2a.push_configs SET next_attempt_at = clock_timestamp() + $2::interval WHERE task_id = $1",
+			id, due)
 		return id
 	}
 	claim := func(what string, want ...a2a.ID) {
@@ -67,16 +70,17 @@ func TestFloorOfWebhooks(t *testing.T) {
 		storetest.Same(t, what, append([]a2a.ID{}, want...), got)
 		webhooks.PollDone(f.Webhooks)
 	}
-	later := hook("1 hour")
+	later := addDueIn("1 hour")
 	claim("not due")
-	claim("a commit that took long", hook("-1500 milliseconds"))
-	late := hook("-2 hours")
-	claim("behind the floor")
+	claim("a late commit", addDueIn("-1500 milliseconds"))
+	late := addDueIn("-2 hours")
+	claim("before the floor")
 	webhooks.PollDue(f.Webhooks)
-	claim("after a look", late)
-	f.Exec("UPDATE a2a.push_configs SET lease_until = clock_timestamp() WHERE task_id = $1", late) // who had it is dead
-	claim("again, the floor being where it was", late)
-	claim("behind it", hook("-1 hour"))
+	claim("after a poll from the start", late)
+	// Its deliverer dies.
+	f.Exec("UPDATE a2a.push_configs SET lease_until = clock_timestamp() WHERE task_id = $1", late)
+	claim("again, from the same floor", late)
+	claim("after the floor", addDueIn("-1 hour"))
 	f.Exec("UPDATE a2a.push_configs SET next_attempt_at = clock_timestamp() WHERE task_id = $1", later)
 	claim("due at last", later)
 }

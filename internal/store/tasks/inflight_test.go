@@ -8,13 +8,13 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// The count of what is in flight reads those alone, whatever else there is.
-func TestTasksInFlightAreTheOwnersUnfinishedOnes(t *testing.T) {
+// The count reads only unfinished tasks, however many others the owner has.
+func TestTasksInFlightCountsUnfinishedTasksOfTheOwner(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.SubmitMany(5)
 	other := storetest.Ann
-	other.Owner = "somebody else"
+	other.Owner = "bob"
 	count := func(c db.Caller, most, want int) {
 		t.Helper()
 		if n, err := f.Tasks.TasksInFlight(t.Context(), c, most); err != nil || n != want {
@@ -32,7 +32,8 @@ func TestTasksInFlightAreTheOwnersUnfinishedOnes(t *testing.T) {
 	}
 	count(storetest.Ann, 100, 5)
 
-	if plan := f.Explain("", "TaskCountInFlightForCaller"); !strings.Contains(strings.Join(plan, " "), "tasks_running") {
-		t.Errorf("%v", plan)
+	plan := strings.Join(f.Explain("", "TaskCountInFlightForCaller"), "\n")
+	if !strings.Contains(plan, "tasks_running") {
+		t.Errorf("tasks_running is not used in\n%s", plan)
 	}
 }

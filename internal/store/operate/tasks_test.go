@@ -53,7 +53,10 @@ func TestOperatorSeesEveryTask(t *testing.T) {
 		{"agent", operate.TaskFilter{Agent: "other", Limit: 10}, all[:1]},
 		{"context", operate.TaskFilter{ContextID: "c4", Limit: 10}, all[1:2]},
 		{"states", operate.TaskFilter{States: []a2a.State{a2a.StateCompleted}, Limit: 10}, nil},
-		{"submitted", operate.TaskFilter{States: []a2a.State{a2a.StateSubmitted, a2a.StateCompleted}, Limit: 10}, all[:1]},
+		{
+			"submitted", operate.TaskFilter{States: []a2a.State{a2a.StateSubmitted, a2a.StateCompleted}, Limit: 10},
+			all[:1],
+		},
 	} {
 		storetest.Same(t, tt.name, tt.want, list(tt.filter))
 	}
@@ -62,14 +65,16 @@ func TestOperatorSeesEveryTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rows[0]
-	if r.Worker != "r1" || r.LeaseUntil.IsZero() || !r.ReadyAt.IsZero() || r.Epoch != 1 || r.Attempt != 1 || r.LastSeq != 2 || r.State != a2a.StateWorking {
+	if r.Worker != "r1" || r.LeaseUntil.IsZero() || !r.ReadyAt.IsZero() || r.Epoch != 1 || r.Attempt != 1 ||
+		r.LastSeq != 2 || r.State != a2a.StateWorking {
 		t.Errorf("a running task = %+v", r)
 	}
 	rows, err = f.Operate.ListTasks(t.Context(), operate.TaskFilter{ID: all[0], Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := rows[0]; r.Worker != "" || !r.LeaseUntil.IsZero() || r.ReadyAt.IsZero() || r.CreatedAt.IsZero() || r.StatusAt.IsZero() {
+	if r := rows[0]; r.Worker != "" || !r.LeaseUntil.IsZero() || r.ReadyAt.IsZero() || r.CreatedAt.IsZero() ||
+		r.StatusAt.IsZero() {
 		t.Errorf("a waiting task = %+v", r)
 	}
 	owner, err := f.Operate.Owner(t.Context(), all[0])
@@ -89,26 +94,26 @@ func TestCheckSchemaNamesWhatIsMissing(t *testing.T) {
 	newest := operate.SchemaVersion()
 	f.Exec("UPDATE a2a.schema_floor SET version = $1", newest)
 	if err := f.Operate.CheckSchema(t.Context()); err != nil {
-		t.Errorf("CheckSchema of one that serves this version and no older one = %v", err)
+		t.Errorf("CheckSchema of a schema that serves this version and no older one = %v", err)
 	}
 	f.Exec("INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES ($1, true)", newest+2)
 	if err := f.Operate.CheckSchema(t.Context()); err != nil {
-		t.Errorf("CheckSchema of a newer one that still serves this version = %v", err)
+		t.Errorf("CheckSchema of a newer schema that still serves this version = %v", err)
 	}
 	f.Exec("UPDATE a2a.schema_floor SET version = $1", newest+1)
 	if err := f.Operate.CheckSchema(t.Context()); err == nil || !strings.Contains(err.Error(), "upgrade a2ad") {
-		t.Errorf("CheckSchema of one that serves newer versions alone = %v", err)
+		t.Errorf("CheckSchema of a schema that serves only newer versions = %v, want it to say: upgrade a2ad", err)
 	}
 	f.Exec("DELETE FROM public.a2a_goose_version WHERE version_id > $1", newest)
 	if err := operate.MigrateDown(t.Context(), f.URL); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Operate.CheckSchema(t.Context()); err == nil || !strings.Contains(err.Error(), "a2ad migrate up") {
-		t.Errorf("CheckSchema of an older one = %v", err)
+		t.Errorf("CheckSchema of an older schema = %v, want it to say: a2ad migrate up", err)
 	}
 	empty := storetest.NewEmpty(t)
 	s := f.Replica("r2", func(c *store.Config) { c.URL = empty.URL })
 	if err := s.Operate.CheckSchema(t.Context()); err == nil || !strings.Contains(err.Error(), "version 0") {
-		t.Errorf("CheckSchema of an empty database = %v", err)
+		t.Errorf("CheckSchema of an empty database = %v, want it to name version 0", err)
 	}
 }

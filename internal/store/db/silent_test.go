@@ -17,8 +17,8 @@ import (
 // backWithin is how long a store may take to work again after its connections fell silent.
 const backWithin = 12 * time.Second
 
-// frozenKinds are the kinds of statements a replica runs, each with what it has to answer.
-var frozenKinds = []struct {
+// statementKinds are the kinds of statements that a replica runs.
+var statementKinds = []struct {
 	name string
 	do   func(ctx context.Context, f *storetest.Fixture, s *store.Store) error
 }{
@@ -31,7 +31,8 @@ var frozenKinds = []struct {
 		return err
 	}},
 	{"claim of an agent with a limit", func(ctx context.Context, _ *storetest.Fixture, s *store.Store) error {
-		_, err := s.Tasks.NewClaimer().ClaimFor(ctx, tasks.ClaimRequest{Agent: storetest.Agent, Slots: 1, Running: 3, TTL: storetest.TTL})
+		_, err := s.Tasks.NewClaimer().ClaimFor(ctx,
+			tasks.ClaimRequest{Agent: storetest.Agent, Slots: 1, Running: 3, TTL: storetest.TTL})
 		return err
 	}},
 	{"rescue", func(ctx context.Context, _ *storetest.Fixture, s *store.Store) error {
@@ -65,7 +66,7 @@ var frozenKinds = []struct {
 		return err
 	}},
 	{"append", func(ctx context.Context, f *storetest.Fixture, s *store.Store) error {
-		_, err := s.Tasks.Append(ctx, f.RunningTask(), tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x")}})
+		_, err := s.Tasks.Append(ctx, f.RunningTask(), storetest.Batch(storetest.Chunk("a", "x")))
 		return err
 	}},
 	{"read for a caller", func(ctx context.Context, f *storetest.Fixture, s *store.Store) error {
@@ -78,7 +79,7 @@ var frozenKinds = []struct {
 	}},
 	{"sign-in", func(ctx context.Context, _ *storetest.Fixture, s *store.Store) error {
 		_, _, err := s.Access.LookupKey(ctx, "none")
-		if err == access.ErrNoKey { //nolint:errorlint // as it is returned
+		if err == access.ErrNoKey { //nolint:errorlint // it must not be wrapped
 			return nil
 		}
 		return err
@@ -108,11 +109,11 @@ var frozenKinds = []struct {
 	}},
 }
 
-// A machine that loses its power closes nothing. Whatever a replica was asking for then, and whatever it asks for next, is
-// answered over new connections within a bound, and nothing is lost.
-func TestStatementsOnConnectionsThatFellSilent(t *testing.T) {
+// A machine that loses its power closes no connection. The replica must answer the present and the next request over
+// new connections, within a bound, and lose nothing.
+func TestStatementsWorkAgainAfterConnectionsFellSilent(t *testing.T) {
 	t.Parallel()
-	for _, kind := range frozenKinds {
+	for _, kind := range statementKinds {
 		for name, ft := range map[string]storetest.Fault{
 			"no request arrives": {Frozen: true, Match: func([]byte) bool { return true }},
 			"no answer arrives":  {Frozen: true, Answered: true, Match: func([]byte) bool { return true }},
@@ -121,8 +122,11 @@ func TestStatementsOnConnectionsThatFellSilent(t *testing.T) {
 				t.Parallel()
 				f := storetest.Open(t)
 				p, url := storetest.NewProxy(t, f.URL)
-				s := f.Replica("r1", func(c *store.Config) { c.URL, c.PoolSize, c.StatementTimeout = url, 8, time.Second })
-				if err := kind.do(t.Context(), f, s); err != nil { // there are connections, with statements that are prepared
+				s := f.Replica("r1", func(c *store.Config) {
+					c.URL, c.PoolSize, c.StatementTimeout = url, 8, time.Second
+				})
+				// This opens the connections and prepares the statements.
+				if err := kind.do(t.Context(), f, s); err != nil {
 					t.Fatal(err)
 				}
 				fired := p.Arm(ft)
@@ -131,7 +135,7 @@ func TestStatementsOnConnectionsThatFellSilent(t *testing.T) {
 				go func() {
 					err := kind.do(context.WithoutCancel(t.Context()), f, s)
 					for err != nil && time.Since(begin) < backWithin {
-						err = kind.do(context.WithoutCancel(t.Context()), f, s) // as all of them do that have to do it
+						err = kind.do(context.WithoutCancel(t.Context()), f, s) // every caller in a server repeats it
 					}
 					done <- err
 				}()
@@ -141,10 +145,10 @@ func TestStatementsOnConnectionsThatFellSilent(t *testing.T) {
 					if err != nil {
 						t.Errorf("after %v: %v", time.Since(begin), err)
 					}
-					t.Logf("works after %v", time.Since(begin))
 				case <-time.After(backWithin):
 					p.BreakAll(0)
-					t.Errorf("nothing works for %v: it waits for a connection that fell silent (%v)", backWithin, <-done)
+					t.Errorf("the statement waits for a silent connection for over %v (%v)",
+						backWithin, <-done)
 				}
 				f.Invariants()
 			})
@@ -152,8 +156,8 @@ func TestStatementsOnConnectionsThatFellSilent(t *testing.T) {
 	}
 }
 
-// awaits polls until ok, within the bound.
-func awaits(t *testing.T, what string, ok func() bool) time.Duration {
+// waitUntil polls until ok, for at most backWithin.
+func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	begin := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -164,10 +168,9 @@ func awaits(t *testing.T, what string, ok func() bool) time.Duration {
 		}
 		<-tick.C
 	}
-	return time.Since(begin)
 }
 
-// watch runs Watch until the end of the test.
+// watch runs DB.Watch until the end of the test.
 func watch(t *testing.T, s *store.Store) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -181,16 +184,17 @@ func watch(t *testing.T, s *store.Store) {
 	})
 }
 
-// A database that cannot be reached makes a replica unready, and calls are refused at once: nobody waits for what is known to be
-// away. Once it is back both change by themselves.
-func TestCallsAreRefusedAtOnceWhileTheDatabaseIsKnownToBeAway(t *testing.T) {
+// While the database is known to be unreachable, the replica is unready and calls fail at once. Both change by
+// themselves when the database can be reached again.
+func TestCallsFailAtOnceWhileTheDatabaseIsUnreachable(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]struct {
-		away func(p *storetest.Proxy)
-		back func(p *storetest.Proxy)
+	for name, fault := range map[string]struct {
+		cut, restore func(p *storetest.Proxy)
 	}{
-		"connections are refused": {func(p *storetest.Proxy) { p.BreakAll(1 << 30) }, func(p *storetest.Proxy) { p.BreakAll(0) }},
-		"nothing passes":          {func(p *storetest.Proxy) { p.FreezeAll() }, func(p *storetest.Proxy) { p.Thaw() }},
+		"connections are refused": {
+			func(p *storetest.Proxy) { p.BreakAll(1 << 30) }, func(p *storetest.Proxy) { p.BreakAll(0) },
+		},
+		"nothing passes": {func(p *storetest.Proxy) { p.FreezeAll() }, func(p *storetest.Proxy) { p.Thaw() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,34 +205,29 @@ func TestCallsAreRefusedAtOnceWhileTheDatabaseIsKnownToBeAway(t *testing.T) {
 			if err := s.DB.Ready(t.Context()); err != nil {
 				t.Fatalf("Ready = %v", err)
 			}
-			cut.away(p)
-			awaits(t, "known to be away", func() bool {
+			fault.cut(p)
+			waitUntil(t, "not ready", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				return s.DB.Ready(ctx) != nil
 			})
 			const calls = 100
-			made := p.Opened()
 			begin := time.Now()
 			for range calls {
-				if _, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello")); a2a.CodeOf(err) != a2a.CodeUnavailable {
-					t.Fatalf("Submit = %v", err)
-				}
-				if _, err := s.Tasks.Head(t.Context(), storetest.Ann, db.NewTaskID()); a2a.CodeOf(err) != a2a.CodeUnavailable {
-					t.Fatalf("Head = %v", err)
-				}
-				if _, err := s.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); a2a.CodeOf(err) != a2a.CodeUnavailable {
-					t.Fatalf("Claim = %v", err)
-				}
+				_, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello"))
+				storetest.WantCode(t, err, a2a.CodeUnavailable)
+				_, err = s.Tasks.Head(t.Context(), storetest.Ann, db.NewTaskID())
+				storetest.WantCode(t, err, a2a.CodeUnavailable)
+				_, err = s.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0)
+				storetest.WantCode(t, err, a2a.CodeUnavailable)
 			}
-			t.Logf("%d calls were refused in %v, %d tries to connect", 3*calls, time.Since(begin), p.Opened()-made)
 			if took := time.Since(begin); took > 2*time.Second {
-				t.Errorf("%d calls were refused in %v: each of them waits", 3*calls, took)
+				t.Errorf("%d calls failed in %v: they wait for the database", 3*calls, took)
 			}
-			cut.back(p)
-			t.Logf("back after %v", awaits(t, "back", func() bool { return s.DB.Ready(t.Context()) == nil }))
+			fault.restore(p)
+			waitUntil(t, "ready again", func() bool { return s.DB.Ready(t.Context()) == nil })
 			if _, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello")); err != nil {
-				t.Errorf("Submit = %v once the database is back", err)
+				t.Errorf("Submit = %v after the database can be reached again", err)
 			}
 			f.Invariants()
 		})

@@ -14,27 +14,29 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// A client that goes away does not take the connection of its statement along: the next request would have to open another.
-func TestRequestsThatAreAbortedKeepTheirConnections(t *testing.T) {
+// A client that disconnects must not cost a connection to the database: the next request would have to open another.
+func TestCanceledRequestsKeepTheirConnections(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	p, url := storetest.NewProxy(t, f.URL)
 	s := f.Replica("r1", func(c *store.Config) { c.URL = url })
 	task := f.NewTask()
 	read := func(ctx context.Context) {
-		s.Tasks.Snapshot(ctx, storetest.Ann, task, tasks.Want{Artifacts: true})                                               //nolint:errcheck // it may be aborted
-		s.Tasks.EventsAfter(ctx, task, 0, 10)                                                                                 //nolint:errcheck // as above
-		s.Tasks.Page(ctx, storetest.Ann, tasks.Filter{Limit: 10})                                                             //nolint:errcheck // as above
-		s.Tasks.SetWebhook(ctx, storetest.Ann, storetest.Agent, task, webhooks.NewWebhook{ConfigID: "c", Seal: noSecrets}, 1) //nolint:errcheck // as above
+		// Each of them may fail: it may be canceled.
+		_, _ = s.Tasks.Snapshot(ctx, storetest.Ann, task, tasks.Want{Artifacts: true})
+		_, _ = s.Tasks.EventsAfter(ctx, task, 0, 10)
+		_, _, _ = s.Tasks.Page(ctx, storetest.Ann, tasks.Filter{Limit: 10})
+		webhook := webhooks.NewWebhook{ConfigID: "c", Seal: noSecrets}
+		_ = s.Tasks.SetWebhook(ctx, storetest.Ann, storetest.Agent, task, webhook, 1)
 	}
 	const callers, requests = 20, 100
-	run := func(abort bool) {
+	run := func(cancelEarly bool) {
 		var wg sync.WaitGroup
 		for c := range callers {
 			wg.Go(func() {
 				for i := range requests {
 					ctx, cancel := context.WithCancel(t.Context())
-					if abort {
+					if cancelEarly {
 						time.AfterFunc(time.Duration((c*requests+i)%50)*100*time.Microsecond, cancel)
 					}
 					read(ctx)
@@ -44,17 +46,16 @@ func TestRequestsThatAreAbortedKeepTheirConnections(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	run(false) // all connections are there
+	run(false) // opens all connections
 	before := p.Opened()
 	run(true)
 	n := p.Opened() - before
-	t.Logf("%d aborted requests opened %d new connections", callers*requests, n)
 	if n > 10 {
-		t.Errorf("%d aborted requests opened %d new connections", callers*requests, n)
+		t.Errorf("%d canceled requests opened %d new connections", callers*requests, n)
 	}
 }
 
-// Renewals go on while everything else waits for a lock or the disk: runs must not lose their leases for the others' sake.
+// Renewals need no connection of other pools: a run must not lose its lease because all other work waits.
 func TestRenewalsDoNotWaitForOtherWork(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
@@ -64,11 +65,11 @@ func TestRenewalsDoNotWaitForOtherWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	if free, err := db.FillRequests(t.Context(), f.DB); err != nil {
+	releaseRequests, err := db.FillRequests(t.Context(), f.DB)
+	if err != nil {
 		t.Fatal(err)
-	} else {
-		defer free()
 	}
+	defer releaseRequests()
 	ctx, cancel := context.WithTimeout(t.Context(), backWithin)
 	defer cancel()
 	got, err := f.Tasks.Renew(ctx, []*tasks.Lease{l}, storetest.TTL)
@@ -77,8 +78,8 @@ func TestRenewalsDoNotWaitForOtherWork(t *testing.T) {
 	}
 }
 
-// A claim that gets no answer makes the replica unready, though all other statements get theirs.
-func TestReadinessFailsWhenNoClaimGetsAnAnswer(t *testing.T) {
+// A claim without an answer makes the replica unready, even if all other statements are answered.
+func TestReadinessFailsWhenNoClaimIsAnswered(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	p, url := storetest.NewProxy(t, f.URL)
@@ -97,16 +98,16 @@ func TestReadinessFailsWhenNoClaimGetsAnAnswer(t *testing.T) {
 		done <- err
 	}()
 	storetest.WantFired(t, fired)
-	awaits(t, "not ready", func() bool {
+	waitUntil(t, "not ready", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return s.DB.Ready(ctx) != nil
 	})
 	cancel()
 	if err := <-done; err == nil {
-		t.Error("the claim has gone through")
+		t.Error("the claim succeeded without an answer")
 	}
-	awaits(t, "ready", func() bool { return s.DB.Ready(t.Context()) == nil })
+	waitUntil(t, "ready", func() bool { return s.DB.Ready(t.Context()) == nil })
 }
 
 func noSecrets(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil }
