@@ -1,7 +1,6 @@
 package term
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +11,10 @@ import (
 const (
 	columnGap  = 2  // between two columns
 	foldIndent = 4  // before the further lines of a row
-	proseWidth = 30 // least room for text that is wrapped
+	proseWidth = 30 // room for text that is wrapped
+	leastProse = 16 // the same, where that makes fewer lines than a fold
+
+	momentWidth = len("2006-01-02 15:04:05Z")
 )
 
 // noValue is what a cell shows where a row has no value for its column.
@@ -26,28 +28,54 @@ type table struct {
 	indent string // before each line
 	head   []string
 	rows   [][]string
+	cut    bool // the last column is not that of the full table, so it is not text that may be wrapped
 }
 
 // fold is a range of columns that share a line.
 type fold struct{ from, to int }
 
 func (t *table) write(w io.Writer) error {
-	out := bufio.NewWriter(w)
-	widths := t.widths()
-	folds := t.folds(widths)
-	if len(folds) > 1 {
+	if len(t.folds(t.widths(), proseWidth)) > 1 {
 		t = t.withoutEmptyColumns()
-		widths = t.widths()
-		folds = t.folds(widths)
 	}
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		for i, f := range folds {
-			if i == 0 || !empty(row[f.from:f.to]) {
-				t.line(out, f, i > 0, widths, row)
+	text := t.text(proseWidth)
+	if t.wrapsBetweenWords(leastProse) {
+		if narrow := t.text(leastProse); strings.Count(narrow, "\n") < strings.Count(text, "\n") {
+			text = narrow
+		}
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// wrapsBetweenWords reports whether the last column can be so narrow without a break inside of a word or of a time.
+func (t *table) wrapsBetweenWords(width int) bool {
+	if widths := t.widths(); t.cut || widths[len(widths)-1] <= momentWidth {
+		return false
+	}
+	for _, row := range t.rows {
+		for word := range strings.FieldsSeq(row[len(row)-1]) {
+			if utf8.RuneCountInString(word) > width {
+				return false
 			}
 		}
 	}
-	return out.Flush()
+	return true
+}
+
+// text writes the table with at least this much room for the last column.
+func (t *table) text(prose int) string {
+	var out strings.Builder
+	widths := t.widths()
+	folds := t.folds(widths, prose)
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, f := range folds {
+			if i == 0 || !empty(row[f.from:f.to]) {
+				t.line(&out, f, i > 0, widths, row)
+			}
+		}
+	}
+	return out.String()
 }
 
 func (t *table) widths() []int {
@@ -70,6 +98,7 @@ func (t *table) withoutEmptyColumns() *table {
 	for i, name := range t.head {
 		hasValue := func(row []string) bool { return row[i] != noValue }
 		if i > 0 && len(t.rows) > 0 && !slices.ContainsFunc(t.rows, hasValue) {
+			kept.cut = i == len(t.head)-1
 			continue
 		}
 		kept.head = append(kept.head, name)
@@ -81,13 +110,13 @@ func (t *table) withoutEmptyColumns() *table {
 }
 
 // folds puts as many columns on a line as fit. The last column can be wrapped.
-func (t *table) folds(widths []int) []fold {
+func (t *table) folds(widths []int, prose int) []fold {
 	first, begin := 0, len(t.indent)
 	at := begin
 	var list []fold
 	for i, width := range widths {
 		if i == len(widths)-1 {
-			width = min(width, proseWidth)
+			width = min(width, prose)
 		}
 		if i > first && t.width > 0 && at+width > t.width {
 			list = append(list, fold{first, i})
@@ -98,18 +127,18 @@ func (t *table) folds(widths []int) []fold {
 	return append(list, fold{first, len(widths)})
 }
 
-func (t *table) line(out *bufio.Writer, f fold, further bool, widths []int, row []string) {
+func (t *table) line(out *strings.Builder, f fold, further bool, widths []int, row []string) {
 	indent := t.indent
 	if further {
 		indent += strings.Repeat(" ", foldIndent)
 	}
 	at := len(indent)
-	_, _ = out.WriteString(indent) // Flush returns its errors
+	out.WriteString(indent)
 	for i := f.from; i < f.to-1; i++ {
-		_, _ = out.WriteString(row[i] + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(row[i])+columnGap))
+		out.WriteString(row[i] + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(row[i])+columnGap))
 		at += widths[i] + columnGap
 	}
-	_, _ = out.WriteString(Wrap(row[f.to-1], at, t.width) + "\n")
+	out.WriteString(Wrap(row[f.to-1], at, t.width) + "\n")
 }
 
 // Wrap breaks text that begins at column from so that it ends before column width: between words,
