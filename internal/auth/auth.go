@@ -1,7 +1,8 @@
 // Package auth turns the credential of a request into a Principal.
 //
-// It promises that a secret never appears in a log, an error or an answer, and that an answer does
-// not reveal which part of a credential was wrong. It does not know where keys are stored; it is given a Lookup. It does not decide what a principal may see: the code that reads or writes tasks compares tenant, owner and scopes.
+// It promises that a secret never appears in a log, an error or an answer, and that an answer does not reveal which
+// part of a credential was wrong. It does not know where keys are stored; it is given a Lookup. It does not decide what
+// a principal may see: the code that reads or writes tasks compares tenant, owner and scopes.
 package auth
 
 import (

@@ -120,8 +120,9 @@ type ServerCert struct {
 	checked time.Time // guarded by mu
 }
 
-// NewServerCert reads a certificate with its chain and its key. With a file of authorities, clients may present certificates of these authorities. Clients with other certificates are rejected. failed
-// is called when changed files cannot be used; the old ones stay in use then.
+// NewServerCert reads a certificate with its chain and its key. With a file of authorities, clients may present
+// certificates of these authorities. Clients with other certificates are rejected. failed is called when changed files
+// cannot be used; the old ones stay in use then.
 func NewServerCert(cert, key, clientCA string, failed func(error)) (*ServerCert, error) {
 	s := &ServerCert{cert: cert, key: key, clientCA: clientCA, failed: failed}
 	return s, s.Reload()

@@ -2,8 +2,9 @@ package backoff
 
 import "time"
 
-// Share limits periodic work to at most 5 % of the time, even if each run is interrupted. It is for work that may become slow, such as a search whose cost grows with rows that a database cannot clean up. The zero value is ready.
-// It is not safe for concurrent use.
+// Share limits periodic work to at most 5 % of the time, even if each run is interrupted. It is for work that may
+// become slow, such as a search whose cost grows with rows that a database cannot clean up. The zero value is ready. It
+// is not safe for concurrent use.
 type Share struct{ last time.Duration }
 
 const share = 20

@@ -45,7 +45,10 @@ func (f *Fault) Error() string { return f.Text }
 
 // Parse reads the body of one request, nested at most depth levels.
 //
-// It returns a ParseError for what is not JSON, including an empty body and a byte order mark. It returns an InvalidRequest for other JSON that is not a request. That is a value that is not an object, including batches. It is also a key that occurs twice at any level, because readers differ in which one they use, and a key that differs from one of ours only by case. Unknown members are ignored.
+// It returns a ParseError for what is not JSON, including an empty body and a byte order mark. It returns an
+// InvalidRequest for other JSON that is not a request. That is a value that is not an object, including batches. It is
+// also a key that occurs twice at any level, because readers differ in which one they use, and a key that differs from
+// one of ours only by case. Unknown members are ignored.
 //
 // Params may be any value. The method decides whether they must be an object, so that an unknown
 // method is reported before its params. A request without an id is answered with a null id, as the

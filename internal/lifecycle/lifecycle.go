@@ -50,8 +50,9 @@ func New(stages ...Stage) *Group {
 // Ready returns a channel that is closed once every part of every stage is ready. So a group can itself be a Part.
 func (g *Group) Ready() <-chan struct{} { return g.ready }
 
-// Run starts the stages one after the other, each when all parts of the previous one are ready. Then it waits until
-// ctx is done or a part returns. In both cases it stops the stages in reverse. It cancels the context of a stage, with a cause that wraps ErrShutdown, only after every part of all later stages has returned.
+// Run starts the stages one after the other, each when all parts of the previous one are ready. Then it waits until ctx
+// is done or a part returns. In both cases it stops the stages in reverse. It cancels the context of a stage, with a
+// cause that wraps ErrShutdown, only after every part of all later stages has returned.
 //
 // It returns when everything has stopped: nil after an orderly stop, otherwise the first error, joined with later ones.
 func (g *Group) Run(ctx context.Context) error {

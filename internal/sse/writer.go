@@ -41,8 +41,9 @@ type Writer struct {
 	err     error
 }
 
-// NewWriter returns a Writer of the response w. Each call must send its bytes within timeout, else it fails (over HTTP/1 with os.ErrDeadlineExceeded). So a client that reads too slowly is cut off, and resumes from its last id. Zero means DefaultWriteTimeout. A negative timeout leaves the
-// deadlines of the connection unchanged.
+// NewWriter returns a Writer of the response w. Each call must send its bytes within timeout, else it fails (over
+// HTTP/1 with os.ErrDeadlineExceeded). So a client that reads too slowly is cut off, and resumes from its last id. Zero
+// means DefaultWriteTimeout. A negative timeout leaves the deadlines of the connection unchanged.
 func NewWriter(w http.ResponseWriter, timeout time.Duration) *Writer {
 	if timeout == 0 {
 		timeout = DefaultWriteTimeout

@@ -51,7 +51,8 @@ func (s *session) follow(ctx context.Context) (*a2a.StatusUpdate, error) {
 }
 
 // resume relays a resumed stream. The stream must begin with the Task, because otherwise the events before its first
-// one would be missed. If the upstream refuses the request, the reason does not matter. A read of the task follows, and a server may find a task by that method and not by this one.
+// one would be missed. If the upstream refuses the request, the reason does not matter. A read of the task follows, and
+// a server may find a task by that method and not by this one.
 func (s *session) resume(ctx context.Context) (*a2a.StatusUpdate, error) {
 	if s.fruitless++; s.fruitless > 2 {
 		s.noStream = true

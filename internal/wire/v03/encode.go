@@ -60,7 +60,8 @@ func (Codec) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 	return append(dst, "null"...) // a checkpoint, which is never sent
 }
 
-// AppendPage appends the result of tasks/list (L-01). The members for paging are written in snake_case too (L-24), because some clients know only those. Without the page token they would treat the first page as the whole list.
+// AppendPage appends the result of tasks/list (L-01). The members for paging are written in snake_case too (L-24),
+// because some clients know only those. Without the page token they would treat the first page as the whole list.
 func (c Codec) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	dst = form.AppendPage(dst, p, artifacts)
 	if !c.Lenient {
