@@ -211,6 +211,7 @@ func helpVars() kong.Vars {
 		"webhook_states": "active,done,dead,disabled",
 		"scopes_help":    scopesHelp,
 
+		"stream_help":         "Show events as they happen, the default; --no-stream waits for the result.",
 		"webhook_states_help": "Only webhooks in this state: " + webhookStates + ".",
 
 		"actor_help":   "Only actors that begin with this: operator, \"key k1\", replica, address.",

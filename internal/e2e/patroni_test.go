@@ -16,7 +16,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/seal"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -140,7 +140,7 @@ func newPatroniDatabase(t *testing.T, p *patroniNodes, where string) (url string
 	})
 	url = patroniURL(where, name)
 	untilFor(t, time.Minute, "the database is on all nodes, and is migrated",
-		func() bool { return store.MigrateUp(bounded(t), url) == nil })
+		func() bool { return operate.MigrateUp(bounded(t), url) == nil })
 	return url
 }
 

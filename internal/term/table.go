@@ -20,9 +20,9 @@ const (
 // noValue is what a cell shows where a row has no value for its column.
 const noValue = "-"
 
-// table is a list of rows. Where the terminal is too narrow, columns in which no row has a value are omitted. If that is
-// not enough, all rows are folded between the same columns, and text longer than its line is wrapped. No value is left
-// out. Cells hold no tabs.
+// table is a list of rows. Where the terminal is too narrow, columns in which no row has a value are omitted. If that
+// is not enough, all rows are folded between the same columns, and text longer than its line is wrapped. No value is
+// left out. Cells hold no tabs.
 type table struct {
 	width  int    // of the terminal; 0: do not fold
 	indent string // before each line
