@@ -45,10 +45,15 @@ func (s *Stream) decide(ctx context.Context) error {
 		default:
 			return err
 		}
-		if slices.ContainsFunc(items, func(it *stream.Item) bool { return tasks.Tells(it.Event) }) {
+		if slices.ContainsFunc(items, decides) {
 			return s.resolve(ctx)
 		}
 	}
+}
+
+// decides reports whether an event of the log makes the answer known.
+func decides(it *stream.Item) bool {
+	return tasks.DecidesAnswer(it.Event) && !tasks.RepeatsClaim(it.Event)
 }
 
 func (u *undecided) next(ctx context.Context, cursor *stream.Cursor) ([]*stream.Item, error) {

@@ -1,5 +1,5 @@
-// Package pgcheck asks a PostgreSQL server what an operator has to know before a2ad runs on it: settings, roles, rights, the
-// schema, poolers in between. It reports and judges nothing, and it changes nothing.
+// Package pgcheck reads what an operator must know about a PostgreSQL server before a2ad runs on it: settings, roles,
+// rights, the schema, poolers. It judges nothing and changes nothing.
 package pgcheck
 
 import (
@@ -16,51 +16,52 @@ import (
 	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
-// Inspection is what a doctor wants to know about a database and the way to it. It judges
-// nothing. What could not be read, for want of rights or of what comes before it, is in Unread.
+// Inspection is what a doctor needs to know about a database and the connection to it. What could not be read, because
+// rights or earlier facts are missing, is in Unread.
 type Inspection struct {
 	Version       int // as server_version_num
 	VersionText   string
 	Database      string
 	Login         string
 	Super         bool // the login is a superuser
-	SeesAll       bool // the login sees what the connections of other logins do
+	SeesAll       bool // the login sees the activity of other logins
 	Standby       bool
 	Encoding      string
 	XIDAge        int64
 	LoginLimit    int           // connections of the login; -1: no limit
 	DatabaseLimit int           // connections to the database; -1: no limit
-	ClockAhead    time.Duration // of the server's clock before ours
-	RoundTrip     time.Duration // one query; the clocks are compared no better than that
+	ClockAhead    time.Duration // of the server's clock compared with ours
+	RoundTrip     time.Duration // of one query; the clocks are compared no better than this
 	Collation     Collation
 	Settings      map[string]Setting // of InspectedSettings, those that the version has
 
-	Roles       []Role // those of ours that there are
+	Roles       []Role // those of OurRoles that exist
 	CannotBe    map[string]error
-	Schema      int64 // version; 0: none
+	Schema      int64 // version; 0: no schema
 	SchemaErr   error
-	Floor       int64         // servers of an older schema are refused; 0: none is
-	Tables      []TableRights // nil unless all roles are there
+	Floor       int64         // servers of an older schema are refused; 0: no server is
+	Tables      []TableRights // nil unless all roles exist
 	BrokenIndex []string
 
 	Connections  int64 // to the whole server
 	Replicas     []operate.ReplicaSeen
 	Transactions []operate.OpenTransaction // longer than a minute
-	IdleInTx     []operate.OpenTransaction // of these and shorter ones, those that wait for their client for ten seconds and more
-	Holders      []XminHolder              // that keep many dead rows, the oldest first
+	// of these and shorter ones, those that have waited for their client for at least ten seconds
+	IdleInTx []operate.OpenTransaction
+	Holders  []XminHolder // that keep many dead rows, the oldest first
 
 	Archiver Archiver
 	Pooler   Pooler
 	Unread   []error
 }
 
-// Collation is how the database sorts text: the version it was made with, and that of now.
+// Collation is how the database sorts text: the version that it was created with, and the current version.
 type Collation struct{ Name, Made, Actual string }
 
-// Setting is one of the server, as it is for the login.
+// Setting is a setting of the server, as it is for the login.
 type Setting struct{ Value, Unit, Source string }
 
-// Role is one of ours.
+// Role is one of OurRoles.
 type Role struct {
 	Name         string
 	Super        bool
@@ -69,7 +70,7 @@ type Role struct {
 	Member       bool // the login is a member
 }
 
-// TableRights is who may do what with a table or a view of ours, and how full of dead rows it is.
+// TableRights says which role may do what with a table or a view of a2ad, and how many dead rows it has.
 type TableRights struct {
 	Schema, Name            string
 	View                    bool
@@ -82,32 +83,35 @@ type TableRights struct {
 	Rows, Dead, Bytes       int64
 }
 
-// XminHolder keeps dead rows from being removed.
+// XminHolder is something that keeps dead rows from being removed.
 type XminHolder struct {
 	Kind, Name string
 	Age        int64 // in transactions
 }
 
-// Archiver is how the archiving of WAL goes, where there is any.
+// Archiver is the state of WAL archiving.
 type Archiver struct {
-	Failing  bool // the newest try has failed
+	Failing  bool // the newest attempt has failed
 	Failures int64
-	WAL      string        // that could not be archived
-	Quiet    time.Duration // since the last one that was
+	WAL      string        // the file that could not be archived
+	Quiet    time.Duration // since the last file that was archived
 }
 
-// Pooler is what lies between here and the server, as far as connections show it.
+// Pooler says how a pooler between here and the server behaves, as far as connections show it.
 type Pooler struct {
-	Lends      bool // connections have a process of the server for a transaction, or a statement, only
-	LosesRole  bool // what SET ROLE did was gone in the next transaction
+	Lends      bool // connections keep a server process only for a transaction or a statement
+	LosesRole  bool // the next transaction did not have the role of SET ROLE
 	LosesWakes bool // a notification did not arrive
 }
 
 // InspectedSettings are those that Inspect reads.
 var InspectedSettings = []string{
-	"autovacuum", "default_transaction_isolation", "default_transaction_read_only", "fsync", "full_page_writes", "hot_standby_feedback", "idle_session_timeout",
-	"idle_in_transaction_session_timeout", "max_connections", "max_prepared_transactions", "old_snapshot_threshold", "reserved_connections", "row_security", "statement_timeout",
-	"superuser_reserved_connections", "synchronous_commit", "synchronous_standby_names", "track_counts", "transaction_timeout", "wal_sync_method",
+	"autovacuum", "default_transaction_isolation", "default_transaction_read_only", "fsync", "full_page_writes",
+	"hot_standby_feedback", "idle_session_timeout",
+	"idle_in_transaction_session_timeout", "max_connections", "max_prepared_transactions", "old_snapshot_threshold",
+	"reserved_connections", "row_security", "statement_timeout",
+	"superuser_reserved_connections", "synchronous_commit", "synchronous_standby_names", "track_counts",
+	"transaction_timeout", "wal_sync_method",
 }
 
 const (
@@ -115,12 +119,12 @@ const (
 	inspectChannel = "a2ad_doctor"
 	wakePatience   = 2 * time.Second
 
-	// manyDead is an age in transactions from which what holds rows back is worth a word.
+	// manyDead is the age in transactions from which on an XminHolder is reported.
 	manyDead = 100_000
 )
 
-// Inspect looks at a database. It changes nothing, and needs neither our schema nor our
-// roles. An error means that the database cannot be reached.
+// Inspect inspects a database. It changes nothing, and needs neither the schema nor the roles of a2ad. An error means
+// that the database is unreachable.
 func Inspect(ctx context.Context, url string) (*Inspection, error) {
 	cfg, err := db.PlainConfig(url, "a2ad-"+operate.OperatorReplica+"-doctor", inspectTimeout)
 	if err != nil {
@@ -137,13 +141,14 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 		return nil, err
 	}
 	if in.Version < 150000 {
-		return in, nil // there is no more to know
+		return in, nil // nothing else can be read
 	}
 	for _, part := range []struct {
 		name string
 		read func(context.Context, *pgx.Conn) error
 	}{
-		{"collation", in.readCollation}, {"settings", in.readSettings}, {"roles", in.readRoles}, {"schema", in.readSchema},
+		{"collation", in.readCollation}, {"settings", in.readSettings}, {"roles", in.readRoles},
+		{"schema", in.readSchema},
 		{"sessions", in.readSessions}, {"what keeps dead rows", in.readHolders}, {"archive", in.readArchiver},
 	} {
 		if err := part.read(ctx, conn); err != nil {
@@ -151,7 +156,7 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 		}
 	}
 	in.Pooler.Lends, err = db.Lends(ctx, conn, connect)
-	if err == nil && !in.Pooler.Lends { // else what is set would be somebody else's
+	if err == nil && !in.Pooler.Lends { // else the settings could be those of another client
 		in.tryRoles(ctx, conn)
 		err = in.tryPooler(ctx, conn, connect)
 	}
@@ -163,7 +168,7 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 
 func (in *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
 	q := dbsqlc.New(conn)
-	if _, err := q.InspectServer(ctx); err != nil { // prepares it; the next one is one round trip
+	if _, err := q.InspectServer(ctx); err != nil { // prepares the statement, so that the next call is one round trip
 		return fmt.Errorf("look at the server: %w", err)
 	}
 	before := time.Now()
@@ -173,7 +178,8 @@ func (in *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
 	}
 	in.RoundTrip = time.Since(before)
 	in.ClockAhead = r.Now.Time.Sub(before.Add(in.RoundTrip / 2))
-	in.Version, in.VersionText, in.Standby, in.Login, in.Super = int(r.Version), r.VersionText, r.Standby, r.Login, r.Super
+	in.Version, in.VersionText, in.Standby = int(r.Version), r.VersionText, r.Standby
+	in.Login, in.Super = r.Login, r.Super
 	in.Database, in.Encoding, in.XIDAge, in.SeesAll = r.Database, r.Encoding, r.XidAge, r.SeesAll
 	in.LoginLimit, in.DatabaseLimit = int(r.LoginLimit), int(r.DatabaseLimit)
 	return nil
@@ -195,14 +201,16 @@ func (in *Inspection) readSettings(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// OurRoles are those that the migrations make.
+// OurRoles are the roles that the migrations create.
 var OurRoles = []string{"a2a_owner", db.RoleApp, db.RoleWorker, "a2a_audit"}
 
 func (in *Inspection) readRoles(ctx context.Context, conn *pgx.Conn) error {
 	q := dbsqlc.New(conn)
 	rows, err := q.InspectRoles(ctx, OurRoles)
 	for _, r := range rows {
-		in.Roles = append(in.Roles, Role{Name: r.Name, Super: r.Super, BypassRLS: r.Bypass, CreatesRoles: r.CreatesRoles, Member: r.Member})
+		in.Roles = append(in.Roles, Role{
+			Name: r.Name, Super: r.Super, BypassRLS: r.Bypass, CreatesRoles: r.CreatesRoles, Member: r.Member,
+		})
 	}
 	return err
 }
@@ -211,7 +219,7 @@ func (in *Inspection) readSchema(ctx context.Context, conn *pgx.Conn) error {
 	q := dbsqlc.New(conn)
 	have, err := operate.ReadSchemaVersion(ctx, conn)
 	switch {
-	case db.IsCode(err, "42P01"): // there is none
+	case db.IsCode(err, "42P01"): // there is no table of migrations
 	case err != nil:
 		in.SchemaErr = err
 	}
@@ -219,7 +227,8 @@ func (in *Inspection) readSchema(ctx context.Context, conn *pgx.Conn) error {
 	if len(in.Roles) < len(OurRoles) || have == 0 {
 		return nil
 	}
-	if in.Floor, err = operate.ReadSchemaFloor(ctx, conn); db.IsCode(err, "42P01") || db.IsCode(err, "42501") { // from before it, or not for this login: then the rights say so
+	// the schema is older, or this login may not read it: then the rights say so
+	if in.Floor, err = operate.ReadSchemaFloor(ctx, conn); db.IsCode(err, "42P01") || db.IsCode(err, "42501") {
 		err = nil
 	}
 	if err != nil {
@@ -228,8 +237,10 @@ func (in *Inspection) readSchema(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := q.InspectTables(ctx)
 	for _, r := range rows {
 		in.Tables = append(in.Tables, TableRights{
-			Schema: r.Schema, Name: r.Name, View: r.IsView, Owner: r.Owner, Secured: r.Secured, WorkerReads: r.WorkerReads, WorkerAdds: r.WorkerAdds,
-			AppReads: r.AppReads, AppWrites: r.AppWrites, AuditReads: r.AuditReads, Unvacuumed: r.Unvacuumed, Rows: r.Live, Dead: r.Dead, Bytes: r.Bytes,
+			Schema: r.Schema, Name: r.Name, View: r.IsView, Owner: r.Owner, Secured: r.Secured,
+			WorkerReads: r.WorkerReads, WorkerAdds: r.WorkerAdds,
+			AppReads: r.AppReads, AppWrites: r.AppWrites, AuditReads: r.AuditReads, Unvacuumed: r.Unvacuumed,
+			Rows: r.Live, Dead: r.Dead, Bytes: r.Bytes,
 		})
 	}
 	if err != nil {
@@ -251,12 +262,15 @@ func (in *Inspection) readSessions(ctx context.Context, conn *pgx.Conn) (err err
 	in.Replicas = operate.ReplicasOf(list)
 	in.Transactions = operate.TransactionsOf(list, time.Minute)
 	idle := slices.DeleteFunc(slices.Clone(list), func(s operate.Session) bool {
-		return s.State != "idle in transaction" && s.State != "idle in transaction (aborted)" || s.StateMs < (10*time.Second).Milliseconds()
+		return s.State != "idle in transaction" && s.State != "idle in transaction (aborted)" ||
+			s.StateMs < (10*time.Second).Milliseconds()
 	})
 	in.IdleInTx = operate.TransactionsOf(idle, 0)
 	for _, s := range list {
 		if s.XminAge > manyDead && s.Pid != nil {
-			in.Holders = append(in.Holders, XminHolder{Kind: "session", Name: fmt.Sprintf("%s, process %d", s.Application, *s.Pid), Age: s.XminAge})
+			in.Holders = append(in.Holders, XminHolder{
+				Kind: "session", Name: fmt.Sprintf("%s, process %d", s.Application, *s.Pid), Age: s.XminAge,
+			})
 		}
 	}
 	return nil
@@ -277,11 +291,13 @@ func (in *Inspection) readHolders(ctx context.Context, conn *pgx.Conn) error {
 func (in *Inspection) readArchiver(ctx context.Context, conn *pgx.Conn) error {
 	q := dbsqlc.New(conn)
 	r, err := q.InspectArchiver(ctx)
-	in.Archiver = Archiver{Failing: r.Failing, Failures: r.Failures, WAL: r.Wal, Quiet: time.Duration(r.QuietMs) * time.Millisecond}
+	in.Archiver = Archiver{
+		Failing: r.Failing, Failures: r.Failures, WAL: r.Wal, Quiet: time.Duration(r.QuietMs) * time.Millisecond,
+	}
 	return err
 }
 
-// tryRoles takes on the roles of the server, as its connections do, each for a transaction.
+// tryRoles sets each role of the server for a transaction, as the server's connections do.
 func (in *Inspection) tryRoles(ctx context.Context, conn *pgx.Conn) {
 	for _, role := range []string{db.RoleApp, db.RoleWorker} {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -293,7 +309,7 @@ func (in *Inspection) tryRoles(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// tryPooler finds out whether a connection keeps what was set on it and hears notifications.
+// tryPooler finds out whether a connection keeps its settings and receives notifications.
 func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error)) error {
 	role, take := db.RoleWorker, "SET ROLE a2a_worker"
 	if in.CannotBe[role] != nil {
@@ -321,7 +337,8 @@ func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect fun
 	wait, cancel := context.WithTimeout(ctx, wakePatience)
 	defer cancel()
 	_, err = conn.WaitForNotification(wait)
-	if in.Pooler.LosesWakes = errors.Is(err, context.DeadlineExceeded) || wait.Err() != nil && ctx.Err() == nil; in.Pooler.LosesWakes {
+	in.Pooler.LosesWakes = errors.Is(err, context.DeadlineExceeded) || wait.Err() != nil && ctx.Err() == nil
+	if in.Pooler.LosesWakes {
 		return nil
 	}
 	return err

@@ -8,9 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-// SuperuserLogin returns the login of the database URL if it is a superuser's: the roles that
-// the server takes on bound what its statements may do, but a login that may do anything may
-// also take on any role.
+// SuperuserLogin returns the login of the database URL if it is a superuser. The roles of the server limit what its
+// statements may do, but a superuser may set any role.
 func SuperuserLogin(ctx context.Context, conn db.Conn) (login string, is bool, err error) {
 	r, err := dbsqlc.New(conn).LoginIsSuperuser(ctx)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package store is the door to every fact that a2ad keeps in PostgreSQL. Each room that it opens is a package that owns
-// its facts and its statements: a method is one fact, and one transaction.
+// Package store opens all packages of the store together. Each of them owns some tables in PostgreSQL and their
+// statements. A method is one transaction.
 //
-// What a method reports as written is durable. Wake-ups and other effects follow the commit, never precede it. The
-// store knows nothing of how wake-ups travel, of agents' programs or of the protocol's versions.
+// What a method reports as written is durable. Wake-ups and other effects come after the commit. The store knows
+// nothing of how wake-ups are sent, of agents' programs or of the protocol's versions.
 package store
 
 import (
@@ -19,15 +19,15 @@ import (
 // Config says how to reach the database, and what the store calls after its commits.
 type Config struct {
 	db.Config
-	// Reserve gives a new task of an agent to the worker of this process, if it has room and no
-	// other task waits; nil: never. It must not block.
+	// Reserve reserves a slot of this process's worker for a new task of an agent, if one is free and no other task
+	// waits; nil: never. It must not block.
 	Reserve func(agent string) (tasks.Slot, bool)
-	// Committed is called after a commit that wrote events of a task, with those events, or
-	// with none where the store does not know them. It must not block, nor change them.
+	// Committed is called after a commit that wrote events of a task, with those events, or with none if the store does
+	// not know them. It must not block, and must not change the events.
 	Committed func(task a2a.ID, events []a2a.Entry)
 }
 
-// Store is the rooms on one database. It is safe for concurrent use.
+// Store has the packages of the store on one database. It is safe for concurrent use.
 type Store struct {
 	DB       *db.DB
 	Access   *access.Store

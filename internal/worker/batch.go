@@ -79,7 +79,7 @@ func (b *batch) add(it item) error {
 		}
 		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
 	}
-	b.taskSeen = b.taskSeen || tasks.Tells(it.event)
+	b.taskSeen = b.taskSeen || tasks.DecidesAnswer(it.event)
 	if err := b.admit(it.event); err != nil {
 		return executor.Permanent(fmt.Errorf("event %d: %w", it.n, err))
 	}

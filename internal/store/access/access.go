@@ -1,4 +1,4 @@
-// Package access keeps who may call: API keys, the keys that all replicas share, and the audit log.
+// Package access stores API keys, the keys that all replicas share, and the audit log.
 package access
 
 import "github.com/a2ad/a2ad/internal/store/db"
@@ -6,5 +6,5 @@ import "github.com/a2ad/a2ad/internal/store/db"
 // Store is safe for concurrent use.
 type Store struct{ db *db.DB }
 
-// New returns the room on a database.
+// New returns the store of keys and actions on a database.
 func New(conns *db.DB) *Store { return &Store{db: conns} }

@@ -20,11 +20,11 @@ type Action struct {
 	Name   string // one of the Action… constants
 	Tenant string // whose object it was about; empty if it had no tenant
 	Owner  string
-	Task   a2a.ID // zero: it was about none
+	Task   a2a.ID // zero: no task
 	Detail map[string]any
 }
 
-// What is recorded. docs/reference/audit.md says what each means and what its detail has.
+// The recorded actions. docs/reference/audit.md explains each, with its details.
 const (
 	ActionSignInFailed = "signin.failed"
 	ActionKeyCreate    = "key.create"
@@ -45,7 +45,9 @@ const (
 // Record adds an action to the audit log.
 func (s *Store) Record(ctx context.Context, a Action) error {
 	_, err := db.Repeat(ctx, s.db, func(int) (struct{}, error) {
-		return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (struct{}, error) { return struct{}{}, Record(ctx, tx, a) })
+		return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (struct{}, error) {
+			return struct{}{}, Record(ctx, tx, a)
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("record %s: %w", a.Name, err)
@@ -53,7 +55,7 @@ func (s *Store) Record(ctx context.Context, a Action) error {
 	return nil
 }
 
-// Record adds an action in the transaction of q.
+// Record adds an action in a transaction.
 func Record(ctx context.Context, tx *db.Tx, a Action) error {
 	q := dbsqlc.New(tx)
 	if a.Actor == "" {
@@ -67,7 +69,8 @@ func Record(ctx context.Context, tx *db.Tx, a Action) error {
 		}
 	}
 	return q.ActionInsert(ctx, dbsqlc.ActionInsertParams{
-		Actor: a.Actor, Action: a.Name, Tenant: a.Tenant, Owner: a.Owner, TaskID: pgtype.UUID{Bytes: a.Task, Valid: !a.Task.IsZero()}, Detail: detail,
+		Actor: a.Actor, Action: a.Name, Tenant: a.Tenant, Owner: a.Owner,
+		TaskID: pgtype.UUID{Bytes: a.Task, Valid: !a.Task.IsZero()}, Detail: detail,
 	})
 }
 
@@ -94,13 +97,14 @@ type ActionFilter struct {
 	Limit        int
 }
 
-// Actions returns what was done, newest first.
+// Actions returns recorded actions, newest first.
 func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error) {
 	var rows []dbsqlc.A2aAuditLog
 	err := s.db.Search(ctx, func(tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.ActionList(ctx, dbsqlc.ActionListParams{
-			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Tenant: f.Tenant, Actor: likeLiteral(f.Actor),
+			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Tenant: f.Tenant,
+			Actor: likeLiteral(f.Actor),
 			Since: db.PGTime(f.Since), Until: db.PGTime(f.Until), Before: f.Before, Max: int32(f.Limit),
 		})
 		return err
@@ -110,12 +114,15 @@ func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error)
 	}
 	out := make([]Recorded, len(rows))
 	for i, r := range rows {
-		out[i] = Recorded{ID: r.ID, At: r.At.Time.UTC(), Actor: r.Actor, Name: r.Action, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: r.Detail}
+		out[i] = Recorded{
+			ID: r.ID, At: r.At.Time.UTC(), Actor: r.Actor, Name: r.Action, Tenant: r.Tenant, Owner: r.Owner,
+			Task: r.TaskID.Bytes, Detail: r.Detail,
+		}
 	}
 	return out, nil
 }
 
-// likeLiteral makes text mean itself in a LIKE.
+// likeLiteral escapes text for LIKE.
 func likeLiteral(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }

@@ -32,14 +32,15 @@ type Key struct {
 // ErrNoKey says that there is no such API key.
 var ErrNoKey = errors.New("no such API key")
 
-// CreateKey stores a new key with the SHA-256 of its secret, and returns it with the times
-// that the database gave it. It is good for as long as life, or until it is revoked if that is 0.
+// CreateKey stores a new key with the SHA-256 of its secret, and returns it with the times of the database. It expires
+// after life, or never if life is 0.
 func (s *Store) CreateKey(ctx context.Context, k Key, secret [32]byte, life time.Duration) (Key, error) {
 	r, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (dbsqlc.APIKeyInsertRow, error) {
 		q := dbsqlc.New(tx)
 		r, err := q.APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
-			ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
-			Life: pgtype.Interval{Microseconds: life.Microseconds(), Valid: life > 0},
+			ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes,
+			Agents: k.Agents,
+			Life:   pgtype.Interval{Microseconds: life.Microseconds(), Valid: life > 0},
 		})
 		if err != nil {
 			return r, err
@@ -60,9 +61,9 @@ func (s *Store) CreateKey(ctx context.Context, k Key, secret [32]byte, life time
 	return k, nil
 }
 
-// LookupKey reads a key and the SHA-256 of its secret for a sign-in, or returns ErrNoKey. It may be one
-// that was revoked, or that ran out by the database's clock. ExpiresAt is by the clock of this machine, and has
-// passed on that of a key that ran out. It writes nothing, whoever asks: see UseKey.
+// LookupKey reads a key and the SHA-256 of its secret for a sign-in, or returns ErrNoKey. The key may be revoked or
+// expired by the database's clock. ExpiresAt is by the clock of this machine; if the key has expired, it is in the
+// past. LookupKey writes nothing: see UseKey.
 func (s *Store) LookupKey(ctx context.Context, id string) (k Key, secret [32]byte, err error) {
 	var r dbsqlc.APIKeyByIDRow
 	err = s.db.RepeatRead(ctx, func() (err error) {
@@ -75,7 +76,10 @@ func (s *Store) LookupKey(ctx context.Context, id string) (k Key, secret [32]byt
 	case err != nil:
 		return k, secret, fmt.Errorf("look up API key: %w", err)
 	}
-	k = Key{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents, RevokedAt: db.TimeOrZero(r.RevokedAt)}
+	k = Key{
+		ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents,
+		RevokedAt: db.TimeOrZero(r.RevokedAt),
+	}
 	switch {
 	case r.Expired:
 		k.ExpiresAt = time.Now()
@@ -104,13 +108,14 @@ func (s *Store) Keys(ctx context.Context) ([]Key, error) {
 	for i, r := range rows {
 		keys[i] = Key{
 			ID: r.ID, Tenant: r.Tenant, Owner: r.Owner, Name: r.Name, Scopes: r.Scopes, Agents: r.Agents,
-			CreatedAt: r.CreatedAt.Time.UTC(), ExpiresAt: db.TimeOrZero(r.ExpiresAt), RevokedAt: db.TimeOrZero(r.RevokedAt), UsedAt: db.TimeOrZero(r.LastUsedAt),
+			CreatedAt: r.CreatedAt.Time.UTC(), ExpiresAt: db.TimeOrZero(r.ExpiresAt),
+			RevokedAt: db.TimeOrZero(r.RevokedAt), UsedAt: db.TimeOrZero(r.LastUsedAt),
 		}
 	}
 	return keys, nil
 }
 
-// RevokeKey ends a key, or returns ErrNoKey. Replicas are told at once.
+// RevokeKey revokes a key, or returns ErrNoKey. Replicas are notified at once.
 func (s *Store) RevokeKey(ctx context.Context, id string) error {
 	err := db.DoInTx(ctx, s.db.Work(), func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
@@ -122,7 +127,9 @@ func (s *Store) RevokeKey(ctx context.Context, id string) error {
 		if err != nil || k.Before {
 			return err
 		}
-		return Record(ctx, tx, Action{Name: ActionKeyRevoke, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": id}})
+		return Record(ctx, tx, Action{
+			Name: ActionKeyRevoke, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": id},
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("revoke API key: %w", db.Unavailable(err))
@@ -130,8 +137,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) error {
 	return nil
 }
 
-// ServerKey returns the 32 random bytes that all replicas share under a name; the first one
-// that asks makes them.
+// ServerKey returns the 32 random bytes that all replicas share under a name. The first replica that asks creates them.
 func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)
 	rand.Read(fresh)
@@ -169,8 +175,8 @@ func (s *Store) SigningKeys(ctx context.Context) (keys []SigningKey, now time.Ti
 	return keys, now, nil
 }
 
-// AddSigningKey stores a key under a name that the caller derives from the keys that there
-// are: of two servers that add one at once, the first wins.
+// AddSigningKey stores a key under a name that the caller derives from the existing keys. If two servers add a key at
+// once, the first wins.
 func (s *Store) AddSigningKey(ctx context.Context, name string, sealed []byte) error {
 	if err := dbsqlc.New(s.db.Work()).ServerKeyMake(ctx, signingPrefix+name, sealed); err != nil {
 		return fmt.Errorf("add signing key: %w", db.Unavailable(err))
@@ -186,9 +192,11 @@ func (s *Store) DropSigningKey(ctx context.Context, name string) error {
 	return nil
 }
 
-// ResealSigningKey stores a key that was encrypted again, unless the stored one is no longer old.
+// ResealSigningKey stores a key that was encrypted again, unless the stored key has changed.
 func (s *Store) ResealSigningKey(ctx context.Context, name string, old, sealed []byte) error {
-	if err := dbsqlc.New(s.db.Work()).ServerKeyReseal(ctx, dbsqlc.ServerKeyResealParams{Name: name, OldKey: old, NewKey: sealed}); err != nil {
+	if err := dbsqlc.New(s.db.Work()).ServerKeyReseal(ctx, dbsqlc.ServerKeyResealParams{
+		Name: name, OldKey: old, NewKey: sealed,
+	}); err != nil {
 		return fmt.Errorf("reseal signing key: %w", db.Unavailable(err))
 	}
 	return nil

@@ -1,13 +1,13 @@
 package db
 
-// Caller is whose data a method may touch.
+// Caller says whose data a method may read or change.
 type Caller struct {
 	Tenant, Owner string
-	Shared        bool   // what others of the tenant own counts as the caller's
-	Actor         string // who this is to the audit log, "key <id>" say
+	Shared        bool   // tasks of other owners of the tenant count as the caller's
+	Actor         string // the name in the audit log, for example "key <id>"
 }
 
-// settings are those that the row policies go by.
+// settings are those that the row policies read.
 func (c Caller) settings() []any {
 	sharing := "owner"
 	if c.Shared {

@@ -1,7 +1,7 @@
-// Package db is the ground that the rooms of the store stand on: pools of connections with their roles, transactions
-// whose effects run after the commit, classes of errors, and ids.
+// Package db is the base of the store's packages: pools of connections with their roles, transactions whose effects run
+// after the commit, classes of errors, and ids.
 //
-// It knows no facts: those are in the rooms, each with statements of its own.
+// It knows no tables: each package of the store has its own tables and statements.
 package db
 
 import (
@@ -27,14 +27,15 @@ type Config struct {
 	IdleTxTimeout    time.Duration
 	AcquireTimeout   time.Duration // wait for a free connection
 	ConnectTimeout   time.Duration // wait for a new connection; while there is none, callers wait as long
-	PacketTimeout    time.Duration // wait for the database's machine to acknowledge what was sent, where the system can do that
-	Logger           *slog.Logger
+	// wait for the database's machine to acknowledge what was sent, where the system can do that
+	PacketTimeout time.Duration
+	Logger        *slog.Logger
 	// Wake is called after a commit with the keys of what changed: see package wake. It must not block.
 	Wake func(keys ...string)
 	// Actor is named in the audit log for actions without another actor; default "replica " and the
 	// name of the replica.
 	Actor string
-	// Tracer, if not nil, is told of every statement.
+	// Tracer, if not nil, is called for every statement.
 	Tracer pgx.QueryTracer
 }
 
@@ -66,12 +67,12 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// DB is the database as the rooms of the store use it: pools of connections for different work, transactions with
-// effects, and what is known of whether the database can be reached. It is safe for concurrent use.
+// DB is the database as the store's packages use it: pools of connections for different work, transactions with
+// effects, and whether the database is reachable. It is safe for concurrent use.
 type DB struct {
 	cfg    Config
 	api    *Pool // reads for requests: see As, Reads and SignIns
-	work   *Pool // grouped writes, what runs read, the operator
+	work   *Pool // grouped writes, reads of runs, the operator
 	claims *Pool // claims: one connection, with plans of its own
 	renews *Pool // renewals of leases: other work must not delay them
 	reach  reach
@@ -81,7 +82,7 @@ type DB struct {
 	sweeps [sweepKinds]sweepCounter
 }
 
-// Work is the pool for grouped writes, for what runs read and for the operator.
+// Work is the pool for grouped writes, for the reads of runs and for the operator.
 func (s *DB) Work() *Pool { return s.work }
 
 // Claims is the pool of the claims of tasks: one connection that only makes index plans.
@@ -90,7 +91,7 @@ func (s *DB) Claims() *Pool { return s.claims }
 // Renews is the pool for renewals of leases, so that other work does not delay them.
 func (s *DB) Renews() *Pool { return s.renews }
 
-// Logger is where the rooms log.
+// Logger is where the store's packages log.
 func (s *DB) Logger() *slog.Logger { return s.cfg.Logger }
 
 // Replica names this process.
@@ -137,8 +138,8 @@ func (s *DB) Notify(ctx context.Context, payloads []string) error {
 // ErrTimeout is the cause of contexts that bound work on the database.
 var ErrTimeout = errors.New("database took too long")
 
-// Detached returns a context for work whose result others wait for as well: it outlives the
-// request that happens to carry it out, but not by much.
+// Detached returns a context for work whose result several requests wait for. It outlives the request that does the
+// work, up to a limit.
 func (s *DB) Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := s.cfg.AcquireTimeout + s.cfg.StatementTimeout
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), limit, ErrTimeout)

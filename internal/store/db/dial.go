@@ -16,23 +16,24 @@ import (
 )
 
 const (
-	// answerGrace is how long after the end of the longest statement its answer, or the error by which the server ended it,
-	// is still waited for.
+	// answerGrace is how long after the end of the longest statement its answer, or the error by which the server ended
+	// it, is still waited for.
 	answerGrace = time.Second
-	// lastWords bounds what the driver does with a connection that it gives up: to cancel the statement and to say goodbye.
-	// The connection keeps its place in the pool meanwhile.
+	// lastWords bounds what the driver does with a connection that it gives up: cancel the statement and say goodbye.
+	// Meanwhile the connection counts in the pool.
 	lastWords = 2 * time.Second
 	// pingWait is how long a connection may take to prove that it is alive.
 	pingWait = 2 * time.Second
 )
 
-// dialer makes the connections of one pool. Everything a pool does goes through them, so the bounds set here hold for every
-// statement, also for those that set none of their own: a connection from which nothing was heard for limit is closed.
+// dialer makes the connections of one pool. Everything a pool does goes through them, so the bounds set here hold for
+// every statement, also for those that set none of their own: a connection from which nothing was heard for limit is
+// closed.
 type dialer struct {
 	limit  time.Duration // 0: the silence of a connection is not bounded
 	packet time.Duration // wait for the other machine to acknowledge what was sent; see socketOptions
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	lost   func(silent bool) // is told of connections that broke or fell silent; must not block
+	lost   func(silent bool) // called for connections that broke or fell silent; must not block
 
 	heard atomic.Int64 // when anything was last read from any connection, in nanoseconds by the local clock
 }
@@ -49,8 +50,9 @@ func keepAlive(packet time.Duration) net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: max(packet/2, time.Second), Interval: each, Count: probes}
 }
 
-// What the driver dials to cancel a statement, it dials at the address that its connection gives as the remote one. By the name
-// of the network such requests are told from new connections, and those on behalf of a silent connection can be refused at once.
+// What the driver dials to cancel a statement, it dials at the address that its connection gives as the remote one. By
+// the name of the network such requests are told from new connections, and those on behalf of a silent connection can
+// be refused at once.
 const (
 	cancelPrefix = "cancel of "
 	silentPrefix = "silent "
@@ -79,7 +81,7 @@ func (d *dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	return &boundConn{Conn: conn, dialer: d, network: network, addr: addr}, nil
 }
 
-// boundConn is a connection that is closed when it is waited on in vain.
+// boundConn is a connection that is closed when an answer takes too long.
 type boundConn struct {
 	net.Conn
 	dialer        *dialer
@@ -101,7 +103,7 @@ const (
 func (c *boundConn) RemoteAddr() net.Addr {
 	a := address{cancelPrefix + c.network, c.addr}
 	if remote := c.Conn.RemoteAddr(); c.network != "unix" && remote != nil {
-		a.addr = remote.String() // a name may belong to another machine by now
+		a.addr = remote.String() // the name may belong to another machine now
 	}
 	if c.silent.Load() {
 		a.network = silentPrefix + c.network
@@ -114,8 +116,8 @@ type address struct{ network, addr string }
 func (a address) Network() string { return a.network }
 func (a address) String() string  { return a.addr }
 
-// SetDeadline takes the driver's deadline. The driver sets one when a context has ended, or when it gives the connection up:
-// either way it is not worth waiting for longer than lastWords.
+// SetDeadline takes the driver's deadline. The driver sets one when a context has ended, or when it gives the
+// connection up: either way it is not worth waiting for longer than lastWords.
 func (c *boundConn) SetDeadline(t time.Time) error {
 	if soon := time.Now().Add(lastWords); c.dialer.limit > 0 && t.After(soon) {
 		t = soon
@@ -130,7 +132,7 @@ func (c *boundConn) SetDeadline(t time.Time) error {
 func (c *boundConn) SetReadDeadline(t time.Time) error  { return c.SetDeadline(t) }
 func (c *boundConn) SetWriteDeadline(t time.Time) error { return c.SetDeadline(t) }
 
-// arm sets the earlier of the driver's deadline and our own. mu is held.
+// arm sets the earlier of the driver's deadline and our own. The caller holds mu.
 func (c *boundConn) arm(what int) error {
 	t := c.driver
 	if own := c.until[what]; !own.IsZero() && (t.IsZero() || own.Before(t)) {
@@ -190,8 +192,8 @@ func (c *boundConn) Write(b []byte) (int, error) {
 	return n, c.failed(writing, err)
 }
 
-// failed closes a connection that was waited on in vain, so that nothing waits for it any more, and its place in the pool is free
-// at once.
+// failed closes a connection whose answer took too long, so that nothing waits for it any more, and the pool can
+// replace it at once.
 func (c *boundConn) failed(what int, err error) error {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return err
@@ -215,5 +217,5 @@ func (c *boundConn) failed(what int, err error) error {
 	if driver {
 		return err // by it the driver tells which context has ended
 	}
-	return fmt.Errorf("%w: %v", errSilent, err) //nolint:errorlint // as a timeout the driver would take it for one of its own
+	return fmt.Errorf("%w: %v", errSilent, err) //nolint:errorlint // the driver must not see its own timeout in it
 }

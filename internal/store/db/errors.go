@@ -12,12 +12,12 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// ErrLeaseLost says that a worker no longer holds the task: it was canceled, or another
-// worker has it. Nothing was written.
+// ErrLeaseLost says that the worker's lease is lost: the task was canceled, or another worker has it. Nothing was
+// written.
 var ErrLeaseLost = errors.New("lease lost")
 
-// What PostgreSQL refuses, by SQLSTATE. An error of any class but those named here and in lost is a fault of ours or of the
-// database: it is everybody's who shares the statement, and nobody else's.
+// What PostgreSQL refuses, by SQLSTATE. An error of any class but those named here and in lost is a fault of ours or of
+// the database: it is everybody's who shares the statement, and nobody else's.
 //
 //	22 54        a value that PostgreSQL cannot hold        one item's; an agent's event: its agent is told
 //	23           a rule of the tables is broken             one item's, and a fault of ours
@@ -26,21 +26,23 @@ var ErrLeaseLost = errors.New("lease lost")
 //	08 53 57     connection, resources, shutdown            everybody's; repeated at once (lost)
 //	25006 58     read-only, as in a failover; disk errors   everybody's; CodeUnavailable
 //
-// Callers are not asked to repeat what took too long: it may take as long again. An agent is charged for the first line alone, and for a task that takes too long to be read (Inputs): a run that ends
-// with CodeUnavailable is given back and costs no attempt. What is not listed, a fault of ours or a corrupt table, counts
-// as an attempt, so that it cannot go on for ever.
+// Callers are not asked to repeat what took too long: it may take as long again. An agent is charged for the first line
+// alone, and for a task that takes too long to be read (Inputs): a run that ends with CodeUnavailable is given back and
+// costs no attempt. What is not listed, a fault of ours or a corrupt table, counts as an attempt, so that it cannot go
+// on for ever.
 
-// DueToOneItem reports whether a statement that many share may have been refused for one of them, so that
-// the others go well without it. None of it was written.
+// DueToOneItem reports whether a statement with many items may have been refused because of one of them, so that the
+// others succeed without it. Nothing was written.
 func DueToOneItem(err error) bool {
 	return IsCode(err, "22", "23", "54", "40001", "40P01") || Blocked(err)
 }
 
-// Blocked reports whether a statement was given up because it took too long, or waited for too long, for what others have locked.
+// Blocked reports whether a statement was given up because it took too long, or waited for too long, for what others
+// have locked.
 func Blocked(err error) bool { return IsCode(err, "55P03", "57014") }
 
-// UnavailableToRun gives an error of a request of a run the code that its worker, local or remote, may act on. A blocked
-// statement is unavailable, too: that is not the agent's fault.
+// UnavailableToRun gives an error of a request of a run the code that its worker, local or remote, may act on. A
+// blocked statement is unavailable, too: that is not the agent's fault.
 func UnavailableToRun(err error) error {
 	if Blocked(err) {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database took too long"}.With(err)
@@ -60,7 +62,7 @@ func ConnectionLost(err error) bool {
 	}
 	var ce *pgconn.ConnectError
 	if errors.As(err, &ce) {
-		return true // there was no connection, whatever PostgreSQL says why
+		return true // there was no connection, whatever reason PostgreSQL gives
 	}
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
@@ -75,8 +77,8 @@ func ConnectionLost(err error) bool {
 	return true
 }
 
-// Unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
-// while, as in the middle of a failover, the code that callers may act on.
+// Unavailable gives CodeUnavailable to an error of the connection, or of a PostgreSQL that is read-only for a while,
+// for example during a failover.
 func Unavailable(err error) error {
 	if a2a.CodeOf(err) != a2a.CodeUnavailable && (ConnectionLost(err) || IsCode(err, "25006", "58")) {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
@@ -84,7 +86,8 @@ func Unavailable(err error) error {
 	return err
 }
 
-// IsCode reports whether err is an error of PostgreSQL with one of the codes, or of one of the classes where a code has two digits.
+// IsCode reports whether err is an error of PostgreSQL with one of the codes, or of one of the classes where a code has
+// two digits.
 func IsCode(err error, codes ...string) bool {
 	var pe *pgconn.PgError
 	if !errors.As(err, &pe) {
@@ -126,8 +129,8 @@ func opened(err error) error {
 	return fmt.Errorf("connect: %w", err)
 }
 
-// Redact drops what a parse error quotes: the URL may hold a password. A file that the URL names, a
-// certificate say, is no secret.
+// Redact removes what a parse error quotes, because the URL may have a password. The name of a file in the URL, for
+// example a certificate, is no secret.
 func Redact(err error) error {
 	var pe *pgconn.ParseConfigError
 	if !errors.As(err, &pe) {

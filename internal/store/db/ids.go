@@ -41,7 +41,7 @@ func PGInterval(d time.Duration) pgtype.Interval {
 	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: d > 0}
 }
 
-// WireTime is how a stored time goes on the wire: UTC, whole milliseconds.
+// WireTime is a stored time in the form of the wire: UTC, whole milliseconds.
 func WireTime(t pgtype.Timestamptz) time.Time { return t.Time.UTC().Truncate(time.Millisecond) }
 
 // TimeOrZero is a stored time, or the zero time for a null.

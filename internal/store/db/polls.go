@@ -16,7 +16,7 @@ const (
 	FloorMargin = 250 * time.Millisecond
 	WideMargin  = 2 * time.Second
 	FloorsAge   = time.Second
-	floorsOld   = time.Minute // where looks take long
+	floorsOld   = time.Minute // while polls take long
 )
 
 // PGFloor is a floor as an argument.
@@ -27,14 +27,15 @@ func PGFloor(floor time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: floor, Valid: true}
 }
 
-// Polls says when to poll a queue next. A poll walks over all dead entries that follow its floors. One from the start
-// walks over everything claimed since the oldest snapshot: during a dump of hours it would leave no time to claims.
+// Polls says when to poll a queue from its start. Such a poll walks over everything that was claimed since the oldest
+// snapshot, and during a dump of hours it would leave no time for claims. A poll from the floors walks only over dead
+// entries after them.
 type Polls struct {
 	Next  time.Time // by the local clock
 	share backoff.Share
 }
 
-// Due reports whether it is time for the next look.
+// Due reports whether it is time for the next poll.
 func (p *Polls) Due(now time.Time) bool { return !now.Before(p.Next) }
 
 // Polled sets the time of the next poll, at least least after one that began at begin and ends now. A poll that failed

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// cancelAfter is how long a statement goes on when nobody waits for its result any more, before it is canceled. Short ones
-	// end by themselves, which costs less.
+	// cancelAfter is how long a statement may continue after its caller stopped waiting, before it is canceled. Short
+	// statements end by themselves, which costs less.
 	cancelAfter = 250 * time.Millisecond
 	// canceledIn is how long after the end of its context a statement may take to end. Then its connection is given up.
 	canceledIn = time.Second
@@ -23,13 +23,13 @@ const (
 	freshFor = time.Second
 )
 
-// The sizes of the pools beside the ones that Config.PoolSize makes up.
+// The sizes of the small pools.
 const (
 	claimConns = 1 // of PoolSize
-	renewConns = 2 // besides
+	renewConns = 2 // in addition to PoolSize
 )
 
-// openPools makes the pools. They connect when they are used.
+// openPools creates the pools. They connect when they are used.
 func (s *DB) openPools() error {
 	work := max(s.cfg.PoolSize-s.cfg.PoolSize/2-claimConns, 2)
 	api := max(s.cfg.PoolSize-work-claimConns, 1)
@@ -64,16 +64,14 @@ func (s *DB) pools() []*Pool {
 	return list
 }
 
-// plans makes every statement keep its first plan, by index. Left alone, PostgreSQL plans
-// those with arrays for arguments anew each time, which takes longer than to run them; and a
-// plan that is kept must not be one for the empty tables of the first minute. What searches
-// instead of looking up asks for another (PlanForArguments).
+// plans makes every statement keep its first plan, and makes that plan use indexes. By default PostgreSQL plans
+// statements with array arguments again each time, which takes longer than running them. A plan that is kept must not
+// be one for the empty tables of the first minute. A statement that searches asks for another plan (PlanForArguments).
 var plans = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 
-// claimPlans leaves the claim nothing but index lookups. The statistics of a queue say
-// nothing: after an analyze of a table with many dead rows the planner left the index and the
-// claim rate fell by a factor of thirty. On grouped writes the same settings
-// are quadratic.
+// claimPlans restricts claims to index lookups. The statistics of a queue are useless: after an ANALYZE of a table with
+// many dead rows the planner did not use the index, and the claim rate fell by a factor of thirty. For grouped writes
+// the same settings would be quadratic.
 var claimPlans = map[string]string{"enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 
 func (s *DB) open(name, role string, size int, more map[string]string) (*Pool, error) {
@@ -81,13 +79,18 @@ func (s *DB) open(name, role string, size int, more map[string]string) (*Pool, e
 	if err != nil {
 		return nil, badURL{Redact(err)}
 	}
-	p := &Pool{store: s, name: name, reach: &s.reach, connect: s.cfg.ConnectTimeout, wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout}
+	p := &Pool{
+		store: s, name: name, reach: &s.reach, connect: s.cfg.ConnectTimeout,
+		wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout,
+	}
 	p.dialer = newDialer(s.cfg.StatementTimeout+answerGrace, s.cfg.PacketTimeout, s.connLost)
 	pc.MaxConns = int32(size)
 	s.configure(pc.ConnConfig, name, p.dialer)
 	pc.ConnConfig.Tracer = s.cfg.Tracer
 	pc.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: cancelAfter, DeadlineDelay: canceledIn}
+		return &pgconn.CancelRequestContextWatcherHandler{
+			Conn: c, CancelRequestDelay: cancelAfter, DeadlineDelay: canceledIn,
+		}
 	}
 	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 	settings := map[string]string{
@@ -107,15 +110,15 @@ func (s *DB) open(name, role string, size int, more map[string]string) (*Pool, e
 	return p, err
 }
 
-// configure sets what the connections of the pools and the others have in common.
+// configure applies the settings that all connections have in common.
 func (s *DB) configure(cc *pgx.ConnConfig, name string, d *dialer) {
 	cc.ConnectTimeout = s.cfg.ConnectTimeout
 	cc.DialFunc = d.DialContext
 	cc.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
 }
 
-// ConnConfig returns the settings for a connection outside the pools, for the listener. Its silence is not bounded: a wait
-// for notifications has no end, and the listener proves by itself that its connection is alive.
+// ConnConfig returns the settings for a connection outside the pools, for the listener. Its silence is not bounded: a
+// wait for notifications has no end, and the listener proves by itself that its connection is alive.
 func (s *DB) ConnConfig(role string) *pgx.ConnConfig {
 	pc, err := pgxpool.ParseConfig(s.cfg.URL) // takes the settings of pools, which may be in the URL
 	if err != nil {
@@ -126,8 +129,8 @@ func (s *DB) ConnConfig(role string) *pgx.ConnConfig {
 }
 
 // Pool is a pool of connections whose every use ends in good time, whatever the network does. It waits at most wait for
-// a free connection, at most connect for a new one to a silent database, and at most what its dialer allows for a silent
-// connection. While the database is known to be unreachable, it refuses at once. It has the form of dbsqlc.DBTX.
+// a free connection, at most connect for a new one to a silent database, and at most what its dialer allows for a
+// silent connection. While the database is known to be unreachable, it refuses at once. It has the form of dbsqlc.DBTX.
 type Pool struct {
 	store  *DB
 	name   string
@@ -136,7 +139,7 @@ type Pool struct {
 	reach  *reach
 
 	connect time.Duration // wait for a new connection
-	wait    time.Duration // and for a free one
+	wait    time.Duration // wait for a free connection
 }
 
 // alive reports whether an idle connection answers.
@@ -146,7 +149,7 @@ func (p *Pool) alive(conn *pgx.Conn) bool {
 		return false
 	}
 	if err := Alive(context.Background(), conn); err != nil {
-		p.dialer.lost(true) // what else is idle is no better
+		p.dialer.lost(true) // the other idle connections are probably broken too
 		return false
 	}
 	return c.SetDeadline(time.Time{}) == nil
@@ -176,9 +179,9 @@ func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// endInVain ends a wait, until stop is called, if it is one for a new connection that takes too long, and nobody else has an answer of
-// the database either. A new connection may take several tries, with TLS and without and of several hosts, each for as long. A wait
-// for connections that are in use goes on.
+// endInVain ends a wait for a new connection that takes too long, while no other connection gets an answer of the
+// database either. It stops when stop is called. A new connection may take several tries, with and without TLS and for
+// several hosts, each that long. A wait for connections that are in use continues.
 func (p *Pool) endInVain(wait context.Context, end context.CancelFunc) (stop func() bool) {
 	var timer *time.Timer
 	timer = time.AfterFunc(time.Hour, func() {
@@ -193,7 +196,7 @@ func (p *Pool) endInVain(wait context.Context, end context.CancelFunc) (stop fun
 			timer.Reset(watchAway)
 		}
 	})
-	timer.Reset(p.connect) // from here on the function sees timer
+	timer.Reset(p.connect) // the function reads timer only from now on
 	return timer.Stop
 }
 
@@ -211,8 +214,8 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &poolTx{tx, conn}, nil
 }
 
-// poolTx is a transaction on a connection that outlives the request: where the request has ended, the transaction is rolled back
-// instead of the connection closed.
+// poolTx is a transaction on a connection that outlives the request. If the request has ended, the transaction is
+// rolled back, and the connection stays open.
 type poolTx struct {
 	pgx.Tx
 	conn *pgxpool.Conn
@@ -276,7 +279,7 @@ func (r poolRows) Close() {
 	r.conn.Release()
 }
 
-// Ping asks for an answer.
+// Ping reports whether the server answers.
 func (p *Pool) Ping(ctx context.Context) error {
 	conn, err := p.Acquire(ctx)
 	if err != nil {
@@ -286,13 +289,13 @@ func (p *Pool) Ping(ctx context.Context) error {
 	return Alive(ctx, conn.Conn())
 }
 
-// PoolStat is one of the connection pools and how it is.
+// PoolStat is the state of one connection pool.
 type PoolStat struct {
 	Name string // as in application_name: "api", "worker", "claim", "renew"
 	*pgxpool.Stat
 }
 
-// Pools returns how the connection pools are.
+// Pools returns the states of the connection pools.
 func (s *DB) Pools() []PoolStat {
 	var list []PoolStat
 	for _, p := range s.pools() {

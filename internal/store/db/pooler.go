@@ -12,19 +12,19 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db/dbsqlc"
 )
 
-// ErrLends means that what lies between here and PostgreSQL lends processes of the server for a
-// transaction or a statement: the role and the settings of one connection become another's, and
-// LISTEN hears nothing.
-var ErrLends = errors.New("a pooler between here and PostgreSQL lends its connections by transaction or statement, and a2ad needs them by session: " +
+// ErrLends means that a pooler between here and PostgreSQL lends server connections for a transaction or a statement.
+// Then a client may get the role and the settings of another, and LISTEN does not work.
+var ErrLends = errors.New("a pooler between here and PostgreSQL lends its connections by transaction or statement, " +
+	"and a2ad needs them by session: " +
 	"let the database URL name PostgreSQL itself, or a pool in session mode (PgBouncer: pool_mode = session)")
 
-// probes is how often one looks for a pooler that lends: others who use it may hide it from a look.
+// probes is how often Lends tries: other clients of the pooler may hide from one try that it lends.
 const probes = 3
 
-// PlainConfig returns how to connect as a pooler of any kind lets one: without prepared statements, and
-// without settings in the request to connect, other than a name.
+// PlainConfig returns settings for a connection that any pooler accepts: without prepared statements, and with no
+// setting but a name in the startup message.
 func PlainConfig(url, application string, timeout time.Duration) (*pgx.ConnConfig, error) {
-	pc, err := pgxpool.ParseConfig(url) // it takes the settings of pools, which may be in the URL
+	pc, err := pgxpool.ParseConfig(url) // it accepts pool settings in the URL
 	if err != nil {
 		return nil, badURL{Redact(err)}
 	}
@@ -50,7 +50,8 @@ func RefuseLender(ctx context.Context, url, application string, patience time.Du
 	defer cancel()
 	switch lends, err := Lends(ctx, conn, func() (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, cfg) }); {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("a pooler between here and PostgreSQL gave no second connection within %s: its pool is too small (PgBouncer: default_pool_size)", 2*patience)
+		return fmt.Errorf("a pooler between here and PostgreSQL gave no second connection within %s: "+
+			"its pool is too small (PgBouncer: default_pool_size)", 2*patience)
 	case err != nil:
 		return fmt.Errorf("look for a pooler: %w", Redact(err))
 	case lends:
@@ -59,12 +60,12 @@ func RefuseLender(ctx context.Context, url, application string, patience time.Du
 	return nil
 }
 
-// Lends reports whether connections have a process of the server only as long as a transaction
-// lasts. conn is not in one, and connect opens another like it.
+// Lends reports whether a connection keeps its server process only for the time of a transaction. conn must not be in
+// one; connect opens another connection like it.
 //
-// PostgreSQL tells a connection its process at the start. A pooler tells it something else, since
-// it has to find out whom a cancel request is for. Whether it lends shows when another connection
-// is in a transaction: that one gets the process of the first, or the first gets a new one.
+// PostgreSQL tells each connection its process id at the start. A pooler sends an id of its own, because it must route
+// cancel requests. A pooler that lends shows when another connection is in a transaction: that one gets the process of
+// the first, or the first gets a new one.
 func Lends(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error)) (bool, error) {
 	first, err := Backend(ctx, conn)
 	if err != nil || uint32(first.Pid) == conn.PgConn().PID() {
@@ -86,7 +87,7 @@ func Lends(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error
 
 func lentWhile(ctx context.Context, conn, other *pgx.Conn, pid int32) (bool, error) {
 	tx, err := other.Begin(ctx)
-	if IsCode(err, "08P01") { // statement by statement: there are no transactions
+	if IsCode(err, "08P01") { // the pooler lends by statement: there are no transactions
 		return true, nil
 	}
 	if err != nil {

@@ -14,41 +14,42 @@ import (
 )
 
 const (
-	// watchEvery is how often Watch asks whether the database answers, watchAway how often while it does not, and watchLeast
-	// how long it waits at the least when others doubt it.
+	// watchEvery is how often Watch asks whether the database answers, watchAway how often while it does not, and
+	// watchLeast how long it waits at the least when others doubt it.
 	watchEvery = time.Second
 	watchAway  = 100 * time.Millisecond
 	watchLeast = 20 * time.Millisecond
-	// bridged is how long the database may be away before callers are refused at once: a restart or a switchover that takes
-	// no longer they only wait for.
+	// bridged is how long the database may be unreachable before callers are refused at once. Callers wait for a
+	// restart or a switchover that takes no longer.
 	bridged = 1500 * time.Millisecond
 	// provenFor is how long after its last answer a pool is ready without being asked.
 	provenFor = 5 * time.Second
 )
 
-// reach is what is known of whether the database can be reached. The pools share it.
+// reach records whether the database is reachable. The pools share it.
 type reach struct {
-	away     atomic.Pointer[error] // why it cannot be reached; nil: it can, as far as anybody knows
-	suspect  chan struct{}         // capacity 1: somebody could not reach it
-	answered atomic.Int64          // when Watch had its last answer, in nanoseconds by the local clock; 0: Watch does not run
+	away    atomic.Pointer[error] // why it is unreachable; nil: it is reachable, as far as known
+	suspect chan struct{}         // capacity 1: a caller could not reach it
+	// when Watch had its last answer, in nanoseconds by the local clock; 0: Watch does not run
+	answered atomic.Int64
 }
 
 var errSwallowed = errors.New("no new connection to the database is made, and no existing one gets an answer")
 
-// quiet reports whether the database has not answered Watch for so long after the look that was due.
+// quiet reports whether the database has not answered Watch for this long after a poll was due.
 func (r *reach) quiet(late time.Duration) bool {
 	at := r.answered.Load()
 	return at != 0 && time.Since(time.Unix(0, at)) > watchEvery+late
 }
 
-// giveUp has callers refused until Watch has an answer: one of them has waited in vain for a new connection.
+// giveUp refuses callers until Watch has an answer, because a caller could not get a new connection.
 func (r *reach) giveUp() {
 	err := errSwallowed
 	r.away.CompareAndSwap(nil, &err)
 	r.doubt()
 }
 
-// refuse returns the error for callers while the database is known to be away.
+// refuse returns the error for callers while the database is known to be unreachable.
 func (r *reach) refuse() error {
 	if err := r.away.Load(); err != nil {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(*err)
@@ -56,7 +57,7 @@ func (r *reach) refuse() error {
 	return nil
 }
 
-// doubt has Watch look now.
+// doubt makes Watch poll now.
 func (r *reach) doubt() {
 	select {
 	case r.suspect <- struct{}{}:
@@ -64,8 +65,8 @@ func (r *reach) doubt() {
 	}
 }
 
-// connLost is told of connections that broke, or from which nothing was heard for too long: then the others are no better, and
-// those that nobody uses are given up before somebody does.
+// connLost is called for connections that broke or were silent for too long. The other connections are probably broken
+// too, so idle ones are closed before a caller uses them.
 func (s *DB) connLost(silent bool) {
 	if silent {
 		s.dropIdle()
@@ -79,8 +80,8 @@ func (s *DB) dropIdle() {
 	}
 }
 
-// Watch finds out whether the database can be reached, with a connection of its own, until ctx is done. While it cannot, every
-// call is refused at once, and when it can again all of them go on.
+// Watch polls the database on a connection of its own until ctx is done. While the database is unreachable, every call
+// is refused at once.
 func (s *DB) Watch(ctx context.Context) error {
 	w := watcher{store: s}
 	defer w.close()
@@ -102,7 +103,7 @@ func (s *DB) Watch(ctx context.Context) error {
 	}
 }
 
-// pause waits until it is time to look again. It reports whether ctx goes on.
+// pause waits until the next poll is due. It reports false if ctx has ended.
 func (s *DB) pause(ctx context.Context, wait time.Duration) bool {
 	least, most := time.NewTimer(watchLeast), time.NewTimer(wait)
 	defer least.Stop()
@@ -128,7 +129,7 @@ type watcher struct {
 	since time.Time // the begin of the first try in a row that failed
 }
 
-// look asks for an answer, over a new connection if there is none on the old one.
+// look polls the database, over a new connection if the old one does not answer.
 func (w *watcher) look(ctx context.Context) error {
 	if w.conn != nil {
 		if Alive(ctx, w.conn) == nil || ctx.Err() != nil {
@@ -154,7 +155,7 @@ func (w *watcher) look(ctx context.Context) error {
 	return nil
 }
 
-// judge takes the result of a look, and reports whether the database is away.
+// judge records the result of a poll, and reports whether the database is unreachable.
 func (w *watcher) judge(ctx context.Context, begin time.Time, err error) (away bool) {
 	s := w.store
 	was := s.reach.away.Load() != nil
@@ -190,8 +191,8 @@ func (w *watcher) close() {
 	w.conn = nil
 }
 
-// isAway reports whether an error means that no PostgreSQL answers that could do work. One that refuses a new connection, to this
-// login or for want of room, may serve the others.
+// isAway reports whether an error means that no usable PostgreSQL answers. A server that refuses a new connection, for
+// this login or because all slots are in use, may still serve other connections.
 func isAway(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false

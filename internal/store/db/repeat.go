@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// RepeatRead is repeated for what reads, into variables of its caller. What writes uses repeated.
+// RepeatRead is Repeat for reads into variables of the caller. Writes use Repeat.
 func (s *DB) RepeatRead(ctx context.Context, f func() error) error {
 	_, err := Repeat(ctx, s, func(int) (struct{}, error) { return struct{}{}, f() })
 	return err
 }
 
-// Repeat runs f again while the connection fails, for as long as a crashed PostgreSQL needs
-// to come back, but no longer than a caller should wait to be refused. It returns the value of the try that succeeded. f must
-// be safe to run twice; it is told which try it is, from 1.
+// Repeat runs f again while the connection fails. It tries for as long as a crashed PostgreSQL needs to restart, but
+// not longer than a caller should wait for an error. It returns the value of the try that succeeded. f must be safe to
+// run twice; its argument is the number of the try, from 1.
 func Repeat[T any](ctx context.Context, s *DB, f func(try int) (T, error)) (T, error) {
 	const tries = 8
 	end := time.Now().Add(s.cfg.ConnectTimeout)

@@ -22,8 +22,8 @@ const (
 	RoleWorker = "a2a_worker"
 )
 
-// setUp gives a new connection its role, whoever it logged in as, and its settings. They are not
-// part of the request to connect, where poolers refuse what they do not know.
+// setUp gives a new connection its role, whatever its login is, and its settings. They are not part of the startup
+// message, where poolers refuse settings that they do not know.
 func setUp(ctx context.Context, conn *pgx.Conn, role string, settings map[string]string) error {
 	names, values := []string{"role"}, []string{role}
 	for name, value := range settings {
@@ -32,54 +32,55 @@ func setUp(ctx context.Context, conn *pgx.Conn, role string, settings map[string
 	return RoleError(dbsqlc.New(conn).SessionSet(ctx, names, values), conn, role)
 }
 
-// RoleError says what to do when a role cannot be taken on.
+// RoleError says what to do when a role cannot be set.
 func RoleError(err error, conn *pgx.Conn, role string) error {
 	switch {
 	case IsCode(err, "22023"):
 		return fmt.Errorf("the database has no role %s: run a2ad migrate up", role)
 	case IsCode(err, "42501"):
-		return fmt.Errorf("the login may not be %s: as an administrator, GRANT %s, %s TO %q", role, RoleApp, RoleWorker, conn.Config().User)
+		return fmt.Errorf("the login may not be %s: as an administrator, GRANT %s, %s TO %q",
+			role, RoleApp, RoleWorker, conn.Config().User)
 	}
 	return err
 }
 
-// As returns what queries for a caller run on: the row policies show them the caller's rows
-// alone, whatever else they ask for. Each is a transaction of its own, and one round trip.
+// As returns the connection for queries of a caller. The row policies show only the caller's rows, whatever a query
+// asks for. Each query is a transaction of its own, and one round trip.
 func (s *DB) As(c Caller) Conn {
 	return requestDB{store: s, set: setCaller, args: c.settings()}
 }
 
-// Reads returns what reads of tasks for no caller in particular run on, for streams and webhooks
-// that a request has been let through to. They use the pool of requests and not that of runs, which
-// they would hold up, and no more than half of it, so that requests have the rest.
+// Reads returns the connection for reads of tasks without a caller, for streams and webhooks after access was checked.
+// They use the pool of requests, because in the pool of runs they would delay runs. They use at most half of it, so
+// that requests have the rest.
 func (s *DB) Reads() Conn {
 	return requestDB{store: s, set: setReader, room: s.readRoom}
 }
 
-// SignIns returns what finds out who a caller is: on the pool of requests.
+// SignIns returns the connection for queries that identify a caller, on the pool of requests.
 func (s *DB) SignIns() Conn {
 	return requestDB{store: s, set: setReader}
 }
 
-// requestDB sends each query behind the role, and for a caller the settings that the row policies
-// go by. Without a BEGIN the two are one transaction, and role and settings end with it: whatever
-// the connection was before, a caller's query is never run as another role.
+// requestDB sends a statement before each query that sets the role and, for a caller, the settings that the row
+// policies read. Without a BEGIN the two statements are one transaction, and role and settings end with it. So a
+// caller's query never runs in another role, whatever the connection did before.
 type requestDB struct {
 	store *DB
 	set   string
 	args  []any
-	room  *semaphore.Weighted // to be entered first, if not nil
+	room  *semaphore.Weighted // must be entered first, if not nil
 }
 
 const (
-	setCaller = "SELECT set_config('role', '" + RoleApp + "', true), set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
+	setCaller = "SELECT set_config('role', '" + RoleApp + "', true), set_config('a2a.tenant', $1, true), " +
+		"set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
 	setReader = "SELECT set_config('role', '" + RoleWorker + "', true)"
 )
 
 var errRequestsRead = errors.New("queries of requests only read")
 
-// Exec is not for requests: what they write is written by the worker role, with tenant and
-// owner bound.
+// Exec always fails: requests write as the worker role, with tenant and owner as arguments.
 func (requestDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return pgconn.CommandTag{}, errRequestsRead
 }
@@ -107,7 +108,7 @@ func (d requestDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	return requestRows{rows, res, free}, nil
 }
 
-// acquire takes a connection, and returns what gives it back. Calling that again does nothing.
+// acquire acquires a connection. The function that it returns releases it; calling that again does nothing.
 func (d requestDB) acquire(ctx context.Context) (conn *pgxpool.Conn, free func(), err error) {
 	if d.room == nil {
 		conn, err = d.store.api.Acquire(ctx)
@@ -132,7 +133,9 @@ func (d requestDB) acquire(ctx context.Context) (conn *pgxpool.Conn, free func()
 // busy is the error of a wait for a connection that lasted too long.
 func busy(ctx, wait context.Context, err error) error {
 	if wait.Err() != nil && ctx.Err() == nil {
-		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the server is busy"}.With(fmt.Errorf("no free connection: %w", err))
+		return a2a.Error{
+			Code: a2a.CodeUnavailable, Message: "the server is busy",
+		}.With(fmt.Errorf("no free connection: %w", err))
 	}
 	return err
 }

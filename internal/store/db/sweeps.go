@@ -24,10 +24,10 @@ func (s Sweep) String() string {
 	return [...]string{"tasks", "logs", "attempts", "audit_log"}[s]
 }
 
-// Swept is what a sweep of this process has done since it began.
+// Swept says what a sweep has removed since this process began.
 type Swept struct {
 	Removed uint64    // tasks, logs or rows
-	At      time.Time // its last step that went through, by the local clock; zero: there was none
+	At      time.Time // its last successful step, by the local clock; zero: none
 }
 
 type sweepCounter struct {
@@ -35,13 +35,13 @@ type sweepCounter struct {
 	at      atomic.Int64 // Unix nanoseconds
 }
 
-// CountSwept counts a step of a sweep that went through.
+// CountSwept counts a successful step of a sweep.
 func (s *DB) CountSwept(of Sweep, removed int) {
 	s.sweeps[of].removed.Add(uint64(removed))
 	s.sweeps[of].at.Store(time.Now().UnixNano())
 }
 
-// Swept returns what a sweep of this process has done.
+// Swept returns what a sweep of this process has removed.
 func (s *DB) Swept(of Sweep) (out Swept) {
 	out.Removed = s.sweeps[of].removed.Load()
 	if at := s.sweeps[of].at.Load(); at != 0 {

@@ -24,10 +24,11 @@ type Tx struct {
 	keys    []string
 }
 
-// After has effect run after the commit, after the effects that were registered before it. It must not block.
+// After registers an effect, which runs after the commit and after the effects that were registered before. It must not
+// block.
 func (tx *Tx) After(effect func()) { tx.effects = append(tx.effects, effect) }
 
-// Wake has the keys woken after the commit and after all effects, each once.
+// Wake registers keys to wake, each once, after the commit and all effects.
 func (tx *Tx) Wake(keys ...string) {
 	for _, key := range keys {
 		if !slices.Contains(tx.keys, key) {
@@ -62,8 +63,8 @@ func InTx[T any](ctx context.Context, pool *Pool, f func(tx *Tx) (T, error)) (T,
 	return commit(ctx, pool, begun, f)
 }
 
-// InTxWithin is inTx for a transaction with a statement that may take up to limit. The function itself still has to
-// raise PostgreSQL's own limit. Meanwhile the connection is not given up for being silent.
+// InTxWithin is InTx for a transaction with a statement that may take up to limit. f must still raise PostgreSQL's own
+// timeout. Meanwhile the connection is not closed for being silent.
 func InTxWithin[T any](ctx context.Context, pool *Pool, limit time.Duration, f func(tx *Tx) (T, error)) (T, error) {
 	begun, err := pool.Begin(ctx)
 	if err != nil {
@@ -76,7 +77,7 @@ func InTxWithin[T any](ctx context.Context, pool *Pool, limit time.Duration, f f
 
 func commit[T any](ctx context.Context, pool *Pool, begun pgx.Tx, f func(tx *Tx) (T, error)) (T, error) {
 	var none T
-	defer begun.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing, else the first error counts
+	defer begun.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the first error counts
 	tx := &Tx{DBTX: begun, pool: pool}
 	v, err := f(tx)
 	if err != nil {
@@ -94,8 +95,8 @@ type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
 
-// InTxOnce is inTx for what must not be done twice. It is repeated only if the connection was lost before the commit,
-// when nothing of it can be stored.
+// InTxOnce is InTx for changes that must not be made twice. It is repeated only if the connection was lost before the
+// commit, when nothing can be stored.
 func InTxOnce[T any](ctx context.Context, s *DB, f func(tx *Tx) (T, error)) (T, error) {
 	return Repeat(ctx, s, func(int) (T, error) {
 		v, err := InTx(ctx, s.work, f)
@@ -107,7 +108,7 @@ func InTxOnce[T any](ctx context.Context, s *DB, f func(tx *Tx) (T, error)) (T, 
 	})
 }
 
-// DoInTx is inTx for a transaction without a value.
+// DoInTx is InTx for a transaction without a value.
 func DoInTx(ctx context.Context, pool *Pool, f func(tx *Tx) error) error {
 	_, err := InTx(ctx, pool, func(tx *Tx) (struct{}, error) { return struct{}{}, f(tx) })
 	return err
@@ -136,7 +137,7 @@ func (s *DB) Search(ctx context.Context, f func(tx *Tx) error) error {
 	})
 }
 
-// SearchAs is search for a caller.
+// SearchAs is Search for a caller.
 func (s *DB) SearchAs(ctx context.Context, c Caller, f func(tx *Tx) error) error {
 	return DoInTx(ctx, s.api, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, setCaller, c.settings()...); err != nil {
@@ -149,7 +150,7 @@ func (s *DB) SearchAs(ctx context.Context, c Caller, f func(tx *Tx) error) error
 	})
 }
 
-// PlanForArguments has the following statements of the transaction planned for their arguments.
+// PlanForArguments makes PostgreSQL plan the following statements of the transaction for their arguments.
 func (tx *Tx) PlanForArguments(ctx context.Context) error {
 	return dbsqlc.New(tx).PlanForArguments(ctx)
 }
@@ -164,7 +165,7 @@ func (s *DB) AsLogin(ctx context.Context, f func(tx *Tx) error) error {
 	})
 }
 
-// TryChore takes the lock of a maintenance job until the transaction ends. It reports false if another process has it.
+// TryChore locks a maintenance job until the transaction ends. It reports false if another process has the lock.
 func (tx *Tx) TryChore(ctx context.Context, chore int32) (bool, error) {
 	return dbsqlc.New(tx).ChoreLock(ctx, choreClass, chore)
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// Queue is what waits for the workers of an agent.
+// Queue counts the tasks that wait for the workers of an agent.
 type Queue struct {
 	Agent   string
 	Waiting int64
 	Oldest  float64 // seconds for which the first of them has waited
 }
 
-// Gauges is how the database is, for metrics. It is that of all replicas.
+// Gauges is the state of the database for metrics. It is the same on all replicas.
 type Gauges struct {
-	Queues            []Queue // of agents for which something waits
+	Queues            []Queue // of agents with waiting tasks
 	PushBacklog       int64   // webhooks with something to deliver
-	PushOldest        float64 // age in seconds of the oldest event that is to be delivered
+	PushOldest        float64 // age in seconds of the oldest event that must be delivered
 	DestinationsOpen  int64   // whose breaker is open
 	DestinationsOff   int64   // that are disabled
 	OldestTransaction float64 // age in seconds of the one that keeps most dead rows
@@ -29,7 +29,7 @@ type Gauges struct {
 	Tables            []TableSize
 }
 
-// Gauges reads them. It costs about a lookup for each task and webhook that waits.
+// Gauges reads the state of the database. It costs about one lookup for each task and webhook that waits.
 func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 	err = s.db.Search(ctx, func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
@@ -51,8 +51,9 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 		if g.Tables, err = tableSizes(ctx, q); err != nil {
 			return err
 		}
-		g.PushBacklog, g.PushOldest, g.DestinationsOpen, g.DestinationsOff = push.Backlog, max(push.Oldest, 0), down.Open, down.Disabled
-		// The roles may not see what the sessions of others do. The login may.
+		g.PushBacklog, g.PushOldest = push.Backlog, max(push.Oldest, 0)
+		g.DestinationsOpen, g.DestinationsOff = down.Open, down.Disabled
+		// The roles may not see what other sessions do. The login may.
 		if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 	return g, nil
 }
 
-// TasksByState tells how many tasks there are in each state, with the limits of TaskCount.
+// TasksByState counts the tasks in each state, with the limits of TaskCount.
 func (s *Store) TasksByState(ctx context.Context) (map[a2a.State]int64, error) {
 	counts := make(map[a2a.State]int64, len(tasks.States))
 	err := s.db.Search(ctx, func(tx *db.Tx) error {

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// versionTable is not goose's default name, which another program in the same database may use, and not in schema a2a,
-	// which the first migration makes and its down drops. It names its schema, since under another search_path an unqualified
-	// table would seem to be missing and every migration would run again.
+	// versionTable is not goose's default name, which another program in the same database may use, and not in schema
+	// a2a, which the first migration makes and its down drops. It names its schema, since under another search_path an
+	// unqualified table would seem to be missing and every migration would run again.
 	versionTable = "public.a2a_goose_version"
 
-	// migrateLock is the advisory lock of whoever migrates, "a2ad" and 1 in ASCII and binary. It is held by a session of the
-	// database that is migrated.
+	// migrateLock is the advisory lock for migrations: "a2ad" in ASCII, then 1. A session of the migrated database
+	// holds it.
 	migrateLock = 0x61326164_00000001
 
 	lockPollEvery = 100 * time.Millisecond
@@ -37,9 +37,10 @@ type Migration struct {
 	Applied time.Time // zero: not yet
 }
 
-// MigrateUp brings the schema of the database at url to SchemaVersion. Several processes may call it at once: one migrates, the
-// others wait and find nothing left to do. A database that is newer than this binary is left alone. A login that lacks a right that
-// the first steps need changes nothing; the error has the SQL that an administrator has to run.
+// MigrateUp brings the schema of the database at url to SchemaVersion. Several processes may call it at once: one
+// migrates, the others wait and find nothing left to do. A database that is newer than this binary is left alone. A
+// login that lacks a right that the first steps need changes nothing; the error has the SQL that an administrator has
+// to run.
 //
 // A step that needs a lock which another session holds is tried again until ctx is done; servers continue meanwhile.
 // notice, if it is not nil, is told now and then which sessions it waits for.
@@ -55,8 +56,8 @@ func MigrateUp(ctx context.Context, url string, notice ...func(string)) error {
 	})
 }
 
-// MigrateDown takes back the newest step that is applied, one a call, and with it what that step's tables hold. It does nothing when
-// no step is applied. It waits for locks as MigrateUp does.
+// MigrateDown rolls back the newest applied step, one step a call. What that step's tables hold is lost. It does
+// nothing when no step is applied. It waits for locks as MigrateUp does.
 func MigrateDown(ctx context.Context, url string, notice ...func(string)) error {
 	return withProvider(ctx, url, notice, func(m *migrator, p *goose.Provider) error {
 		err := m.repeat(ctx, func() error {
@@ -70,18 +71,19 @@ func MigrateDown(ctx context.Context, url string, notice ...func(string)) error 
 	})
 }
 
-// migrated says what went wrong. Most of all somebody takes the login of the servers, which may not.
+// migrated explains an error. The usual mistake is the login of the servers, which may not migrate.
 func migrated(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case db.IsCode(err, "42501"):
-		return fmt.Errorf("%s: the login may not: take the one that owns the tables, when the roles are made (docs/how-to/deploy.md#logins-and-roles): %w", what, err)
+		return fmt.Errorf("%s: the login may not: take the one that owns the tables, when the roles are made "+
+			"(docs/how-to/deploy.md#logins-and-roles): %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// MigrateStatus lists the steps this binary knows, oldest first, and when the database at url took each.
+// MigrateStatus lists the steps that this binary knows, oldest first, and when each was applied to the database at url.
 func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	var all []Migration
 	err := withProvider(ctx, url, nil, func(m *migrator, p *goose.Provider) error {
@@ -102,7 +104,7 @@ func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 func SchemaVersion() int64 {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil || len(names) == 0 {
-		panic("store: no migrations are embedded") // cannot be: the embed directive fails to compile without one
+		panic("store: no migrations are embedded") // impossible: without a file the embed directive does not compile
 	}
 	newest := int64(0)
 	for _, name := range names {
@@ -116,12 +118,14 @@ func SchemaVersion() int64 {
 }
 
 // withProvider opens url as the pool does, so that a URL with pool settings works here too, and closes it again.
-func withProvider(ctx context.Context, url string, notice []func(string), do func(*migrator, *goose.Provider) error) error {
+func withProvider(
+	ctx context.Context, url string, notice []func(string), do func(*migrator, *goose.Provider) error,
+) error {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("parse database URL: %w", err)
 	}
-	// The lock of who migrates belongs to a session.
+	// The lock belongs to a session, so all statements must use one connection.
 	if err := db.RefuseLender(ctx, url, "a2ad-migrate", connectPatience); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -145,22 +149,25 @@ func withProvider(ctx context.Context, url string, notice []func(string), do fun
 	return do(m, p)
 }
 
-// sessionLock keeps all but one process from migrating. It asks again and again instead of waiting inside PostgreSQL, because a
-// waiting statement holds a snapshot, and CREATE INDEX CONCURRENTLY waits for those: the two would wait for each other. goose's
-// own lock does the same, but looks once a second at best, which every replica that starts would feel.
+// sessionLock lets one process migrate at a time. It polls instead of waiting inside PostgreSQL, because a waiting
+// statement holds a snapshot, and CREATE INDEX CONCURRENTLY waits for snapshots: the two would wait for each other.
+// goose's own lock does the same, but polls at most once a second, which would delay every replica that starts.
 type sessionLock struct{}
 
-// SessionLock takes the lock, or returns ctx's cause. Whoever has it finds no unusable index of an earlier try.
+// SessionLock acquires the lock, or returns ctx's cause. It then drops unusable indexes of an earlier try.
 func (sessionLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	tick := time.NewTicker(lockPollEvery)
 	defer tick.Stop()
 	for {
 		var locked bool
-		if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrateLock)).Scan(&locked); err != nil {
+		row := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrateLock))
+		if err := row.Scan(&locked); err != nil {
 			return fmt.Errorf("take migration lock: %w", err)
 		}
 		if locked {
-			return conn.Raw(func(driver any) error { return dropInvalid(ctx, driver.(*migrateConn).Conn.Conn()) }) //nolint:forcetypeassert // see migrateConnector
+			return conn.Raw(func(driver any) error {
+				return dropInvalid(ctx, driver.(*migrateConn).Conn.Conn())
+			}) //nolint:forcetypeassert // see migrateConnector
 		}
 		select {
 		case <-ctx.Done():
@@ -170,10 +177,11 @@ func (sessionLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// SessionUnlock gives the lock back.
+// SessionUnlock releases the lock.
 func (sessionLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	var unlocked bool
-	if err := conn.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", int64(migrateLock)).Scan(&unlocked); err != nil {
+	row := conn.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", int64(migrateLock))
+	if err := row.Scan(&unlocked); err != nil {
 		return fmt.Errorf("release migration lock: %w", err)
 	}
 	if !unlocked {

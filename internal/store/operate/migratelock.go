@@ -21,10 +21,10 @@ import (
 	"github.com/a2ad/a2ad/migrations"
 )
 
-// A statement that waits for a lock on a table makes everybody wait who comes after it, readers too.
-// So a step waits for a short time, fails and is repeated: between the tries servers go on. A lock of
-// an autovacuum needs a longer wait, since that gives way only after deadlock_timeout, of one second.
-// What is built or dropped CONCURRENTLY keeps nobody waiting, and waits for as long as it takes.
+// A statement that waits for a lock on a table blocks all statements that come after it, readers too. So a step waits
+// for a short time, fails and is repeated; between the tries servers continue. An autovacuum releases its lock only
+// after deadlock_timeout, which is one second, so a longer wait is needed then. An index that is built or dropped
+// CONCURRENTLY blocks no other statement, and waits without a limit.
 const (
 	stepLockWait   = 500 * time.Millisecond
 	vacuumLockWait = 2 * time.Second
@@ -36,17 +36,18 @@ var stepPause = backoff.Policy{Base: time.Second, Max: 5 * time.Second}
 
 var (
 	concurrently = regexp.MustCompile(`(?im)^\s*(CREATE\s+(UNIQUE\s+)?|DROP\s+)INDEX\s+CONCURRENTLY\b`)
-	builtIndexes = regexp.MustCompile(`(?im)^\s*CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)`)
+	builtIndexes = regexp.MustCompile(
+		`(?im)^\s*CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)`)
 )
 
 // migrator is one process's attempt to change the schema.
 type migrator struct {
 	cfg    *pgx.ConnConfig
-	notice func(string) // told what a step waits for, now and then
+	notice func(string) // told now and then what a step waits for
 
 	mu       sync.Mutex
 	pids     []int32      // guarded by mu; of its connections
-	holders  []lockHolder // guarded by mu; whom a statement was seen to wait for last
+	holders  []lockHolder // guarded by mu; which sessions a statement was last seen waiting for
 	noticed  time.Time    // guarded by mu
 	lockWait time.Duration
 }
@@ -69,18 +70,19 @@ func (h *lockHolder) String() string {
 	return who
 }
 
-// open returns the migrator's connections as goose takes them. To build an index, or to fill a
-// column, takes as long as it takes, whatever the server allows for statements of others.
+// open returns the migrator's connections in the form that goose needs. They have no statement timeout: building an
+// index or filling a column may take long.
 func (m *migrator) open() *sql.DB {
-	return sql.OpenDB(migrateConnector{stdlib.GetConnector(*m.cfg, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+	connected := stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		m.mu.Lock()
 		m.pids = append(m.pids, int32(conn.PgConn().PID()))
 		m.mu.Unlock()
 		return dbsqlc.New(conn).SessionSet(ctx, []string{"statement_timeout"}, []string{"0"})
-	})), m})
+	})
+	return sql.OpenDB(migrateConnector{stdlib.GetConnector(*m.cfg, connected), m})
 }
 
-// migrateConnector opens connections whose statements wait for locks as a migrator does.
+// migrateConnector opens connections whose statements wait for locks as described above.
 type migrateConnector struct {
 	driver.Connector
 	m *migrator
@@ -107,14 +109,14 @@ func (c *migrateConn) ExecContext(ctx context.Context, query string, args []driv
 	if concurrently.MatchString(query) {
 		wait = "0"
 	}
-	// Each time, because a transaction that fails takes the setting back.
+	// Each time, because a failed transaction reverts the setting.
 	if err := dbsqlc.New(c.Conn.Conn()).SessionSet(ctx, []string{"lock_timeout"}, []string{wait}); err != nil {
 		return nil, err
 	}
 	return c.Conn.ExecContext(ctx, query, args)
 }
 
-// repeat takes a step until it does not fail for want of a lock, or ctx is done.
+// repeat runs a step until it does not fail because of a lock, or until ctx is done.
 func (m *migrator) repeat(ctx context.Context, step func() error) error {
 	m.setLockWait(false)
 	for try := 0; ; try++ {
@@ -129,7 +131,8 @@ func (m *migrator) repeat(ctx context.Context, step func() error) error {
 			}
 		}
 		if who := m.lastHolders(); who != "" && (ctx.Err() != nil || db.IsCode(err, "55P03")) {
-			return fmt.Errorf("a step waited for a lock that is held by %s: %w", who, errors.Join(context.Cause(ctx), err))
+			err = errors.Join(context.Cause(ctx), err)
+			return fmt.Errorf("a step waited for a lock that is held by %s: %w", who, err)
 		}
 		return err
 	}
@@ -158,7 +161,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watched runs a step, and looks meanwhile for whom it waits.
+// watched runs a step, and polls meanwhile which sessions it waits for.
 func (m *migrator) watched(ctx context.Context, step func() error) error {
 	watch, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -168,7 +171,7 @@ func (m *migrator) watched(ctx context.Context, step func() error) error {
 	return step()
 }
 
-// watch looks for whom the step waits. It does without if it cannot look.
+// watch polls which sessions the step waits for. If that fails, nothing is reported.
 func (m *migrator) watch(ctx context.Context) {
 	if !pause(ctx, holdersEvery) {
 		return // most steps take no time
@@ -193,7 +196,7 @@ func (m *migrator) watch(ctx context.Context) {
 	}
 }
 
-// saw keeps what was seen, and tells of it now and then.
+// saw records the sessions, and reports them now and then.
 func (m *migrator) saw(rows []dbsqlc.LockHoldersRow) {
 	if len(rows) == 0 {
 		return
@@ -223,8 +226,8 @@ func (m *migrator) lastHolders() string {
 	return strings.Join(who, " and ")
 }
 
-// dropInvalid drops the indexes that a try which was cut short has left unusable: a repeated step
-// would find their names taken. The session holds the lock of whoever migrates, so nobody builds them.
+// dropInvalid drops indexes that an interrupted try has left unusable, because a repeated step would find that their
+// names exist. The session holds the lock for migrations, so no other process is building them.
 func dropInvalid(ctx context.Context, conn *pgx.Conn) error {
 	q := dbsqlc.New(conn)
 	invalid, err := q.IndexesInvalid(ctx, indexesBuilt())

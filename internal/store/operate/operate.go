@@ -1,4 +1,5 @@
-// Package operate reads what the operator and the metrics show of the whole service, and brings the schema up and down.
+// Package operate reads the state of the whole service for the operator and for metrics, and applies and rolls back
+// migrations.
 package operate
 
 import (
@@ -12,5 +13,5 @@ type Store struct {
 	access *access.Store
 }
 
-// New returns the room on a database.
+// New returns the operator's store on a database.
 func New(conns *db.DB, keys *access.Store) *Store { return &Store{db: conns, access: keys} }

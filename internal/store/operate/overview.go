@@ -13,8 +13,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
 )
 
-// Overview is the state of the whole service as its database has it, for the operator. Its
-// parts are of nearly the same moment.
+// Overview is the state of the whole service in its database, for the operator. Its parts are of nearly the same
+// moment.
 type Overview struct {
 	Tasks        []TaskCount // by agent and state
 	Queues       []QueueDepth
@@ -52,7 +52,7 @@ func CountTasks(ctx context.Context, tx db.Conn, pages int64) ([]TaskCount, erro
 	return list, err
 }
 
-// QueueDepth is what waits for a worker.
+// QueueDepth counts the tasks of an agent that wait for a worker.
 type QueueDepth struct {
 	Agent   string
 	Waiting int64
@@ -60,11 +60,11 @@ type QueueDepth struct {
 	Oldest  time.Duration // since the one that is due longest; negative: none is due yet
 }
 
-// WorkerLoad is what a worker holds.
+// WorkerLoad counts the runs of a worker.
 type WorkerLoad struct {
 	Worker  string
 	Running int64
-	Expired int64 // of these, those whose lease has run out
+	Expired int64 // of these, those whose lease has expired
 }
 
 // RunSeen is a task that a worker holds under a lease.
@@ -82,25 +82,25 @@ type RunSeen struct {
 type ReplicaSeen struct {
 	Name        string
 	Connections int
-	Listens     bool // it hears of changes; else it finds them by looking
+	Listens     bool // it is notified of changes; else it finds them by polling
 }
 
 // PushBacklog counts webhooks.
 type PushBacklog struct {
 	Webhooks int64 // with something to deliver
 	Events   int64 // that these have to deliver
-	Failing  int64 // of these webhooks, those whose last try failed
+	Failing  int64 // of these webhooks, those whose last attempt failed
 	Dead     int64
 	Disabled int64
 	Oldest   time.Duration // age of the oldest event that is to be delivered
 }
 
-// DestinationDown is one that rests or is disabled.
+// DestinationDown is a destination whose circuit breaker is open, or that is disabled.
 type DestinationDown struct {
 	Tenant     string
 	Origin     string
 	Fails      int
-	OpenUntil  time.Time // zero: it does not rest
+	OpenUntil  time.Time // zero: the breaker is closed
 	DisabledAt time.Time // zero: it is not disabled
 	LastError  string    // of the newest request; may be empty
 }
@@ -113,7 +113,7 @@ type TableSize struct {
 	Rows, Dead int64
 }
 
-// OpenTransaction is one that a connection to the database has open.
+// OpenTransaction is an open transaction of a connection to the database.
 type OpenTransaction struct {
 	PID         int
 	Login       string
@@ -122,7 +122,7 @@ type OpenTransaction struct {
 	For         time.Duration
 }
 
-// Overview reads what there is.
+// Overview reads the state of the service.
 func (s *Store) Overview(ctx context.Context) (*Overview, error) {
 	o := &Overview{}
 	err := s.db.Search(ctx, func(tx *db.Tx) error {
@@ -152,7 +152,9 @@ func (o *Overview) readWork(ctx context.Context, tx *db.Tx) (err error) {
 		return err
 	}
 	for _, r := range ready {
-		o.Queues = append(o.Queues, QueueDepth{Agent: r.Queue, Waiting: r.Waiting, Due: r.Due, Oldest: time.Duration(r.OldestMs) * time.Millisecond})
+		o.Queues = append(o.Queues, QueueDepth{
+			Agent: r.Queue, Waiting: r.Waiting, Due: r.Due, Oldest: time.Duration(r.OldestMs) * time.Millisecond,
+		})
 	}
 	leases, err := q.CountLeases(ctx)
 	if err != nil {
@@ -178,11 +180,15 @@ func (o *Overview) readPush(ctx context.Context, tx *db.Tx) error {
 		return err
 	}
 	o.Push = PushBacklog{
-		Webhooks: p.Backlog, Events: p.Events, Failing: p.Failing, Dead: p.Dead, Disabled: p.Disabled, Oldest: time.Duration(p.OldestMs) * time.Millisecond,
+		Webhooks: p.Backlog, Events: p.Events, Failing: p.Failing, Dead: p.Dead, Disabled: p.Disabled,
+		Oldest: time.Duration(p.OldestMs) * time.Millisecond,
 	}
 	down, err := q.DestinationsDown(ctx, 100)
 	for _, r := range down {
-		o.Down = append(o.Down, DestinationDown{Tenant: r.Tenant, Origin: r.Origin, Fails: int(r.Fails), OpenUntil: db.TimeOrZero(r.OpenUntil), DisabledAt: db.TimeOrZero(r.DisabledAt), LastError: r.LastError})
+		o.Down = append(o.Down, DestinationDown{
+			Tenant: r.Tenant, Origin: r.Origin, Fails: int(r.Fails), OpenUntil: db.TimeOrZero(r.OpenUntil),
+			DisabledAt: db.TimeOrZero(r.DisabledAt), LastError: r.LastError,
+		})
 	}
 	return err
 }
@@ -199,12 +205,14 @@ func (o *Overview) readSizes(ctx context.Context, tx *db.Tx) (err error) {
 func tableSizes(ctx context.Context, q *dbsqlc.Queries) (tables []TableSize, err error) {
 	rows, err := q.TableSizes(ctx)
 	for _, r := range rows {
-		tables = append(tables, TableSize{Name: r.Name, Bytes: r.Bytes, IndexBytes: r.IndexBytes, Rows: r.Live, Dead: r.Dead})
+		tables = append(tables, TableSize{
+			Name: r.Name, Bytes: r.Bytes, IndexBytes: r.IndexBytes, Rows: r.Live, Dead: r.Dead,
+		})
 	}
 	return tables, err
 }
 
-// ofReplica takes the name of a replica out of application_name, as pool and ConnConfig write it.
+// ofReplica returns the name of the replica in an application_name that Pool or ConnConfig has set.
 var ofReplica = regexp.MustCompile(`^a2ad-(.+)-(api|worker|claim|listener)$`)
 
 // OperatorReplica is the name under which the operator's own commands connect.
@@ -259,7 +267,9 @@ func (o *Overview) readSessions(ctx context.Context, tx *db.Tx) error {
 func TransactionsOf(all []Session, longer time.Duration) []OpenTransaction {
 	var list []OpenTransaction
 	for _, s := range all {
-		t := OpenTransaction{Login: s.Login, Application: s.Application, State: s.State, For: time.Duration(s.TxMs) * time.Millisecond}
+		t := OpenTransaction{
+			Login: s.Login, Application: s.Application, State: s.State, For: time.Duration(s.TxMs) * time.Millisecond,
+		}
 		if s.Pid != nil {
 			t.PID = int(*s.Pid)
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
 )
 
-// migrationRoles are made by the migrations.
+// migrationRoles are the roles that the migrations create.
 var migrationRoles = []string{"a2a_owner", db.RoleApp, db.RoleWorker, "a2a_audit"}
 
-// checkRights looks, before the first step, whether the login has what the steps need. Otherwise the
-// migration that makes the roles would fail, seven steps later, with whatever PostgreSQL says about one of them.
+// checkRights checks, before the first migration, that the login has the rights that all migrations need. Otherwise the
+// migration that creates the roles would fail, seven steps later, with PostgreSQL's error about one of them.
 func checkRights(ctx context.Context, url string) error {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -38,10 +38,11 @@ func checkRights(ctx context.Context, url string) error {
 		return nil
 	}
 	return fmt.Errorf("the login %q lacks rights that the migrations need. "+
-		"As an administrator of PostgreSQL, run this in the database %q, then repeat the command:\n\n  %s", r.Login, r.Database, strings.Join(fixes, "\n  "))
+		"As an administrator of PostgreSQL, run this in the database %q, then repeat the command:\n\n  %s",
+		r.Login, r.Database, strings.Join(fixes, "\n  "))
 }
 
-// missingRights returns the SQL that gives the login what it lacks.
+// missingRights returns the SQL that grants the rights that the login lacks.
 func missingRights(r *dbsqlc.MigrationRightsRow) (fixes []string) {
 	if r.Super || !r.Early {
 		return nil

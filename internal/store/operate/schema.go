@@ -10,8 +10,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
 )
 
-// CheckSchema reports whether this binary can work on the database: its schema is at least the
-// one that the binary was made for, and still serves binaries as old as this one. Its errors are ErrUnusable.
+// CheckSchema reports whether this binary can work on the database: the schema is at least the one that the binary
+// needs, and it still serves binaries as old as this one. Its errors are ErrUnusable.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	if err := s.checkSchema(ctx); err != nil {
 		return db.MarkUnusable(err)
@@ -21,7 +21,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 
 func (s *Store) checkSchema(ctx context.Context) error {
 	have, err := dbsqlc.New(s.db.Work()).SchemaVersion(ctx)
-	if db.IsCode(err, "42501") { // from before the roles
+	if db.IsCode(err, "42501") { // the schema is older than the roles
 		err = pgx.BeginFunc(ctx, s.db.Work(), func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
 				return err
@@ -45,7 +45,8 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return fmt.Errorf("read schema floor: %w", db.Unavailable(err))
 	}
 	if mine < floor {
-		return fmt.Errorf("the schema is at version %d, which serves a2ad from schema version %d on, and this one is of version %d: upgrade a2ad", have, floor, mine)
+		return fmt.Errorf("the schema is at version %d, which serves a2ad from schema version %d on, "+
+			"and this one is of version %d: upgrade a2ad", have, floor, mine)
 	}
 	return nil
 }

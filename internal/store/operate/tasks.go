@@ -22,18 +22,18 @@ import (
 // TaskFilter selects tasks; zero values select all.
 type TaskFilter struct {
 	ID                              a2a.ID
-	Prefix                          string // of the id, as people write it
+	Prefix                          string // of the id, as people type it
 	Tenant, Owner, Agent, ContextID string
 	States                          []a2a.State
-	Since, Until                    time.Time // made in this time, by their ids
+	Since, Until                    time.Time // created in this time, by their ids
 	Before                          a2a.ID    // only older ones
 	Limit                           int
 }
 
-// ErrNoPrefix says that no id begins like this.
+// ErrNoPrefix says that no id can begin like this.
 var ErrNoPrefix = errors.New("no task id begins like this")
 
-// bounds returns the least and the greatest id that the filter lets pass.
+// bounds returns the least and the greatest id that the filter selects.
 func (f *TaskFilter) bounds() (first, last a2a.ID, err error) {
 	for i := range last {
 		last[i] = 0xff
@@ -84,7 +84,7 @@ type TaskRow struct {
 	Attempt    int
 	Epoch      int64
 	ReadyAt    time.Time // zero: it does not wait for a worker
-	Worker     string    // empty: no worker runs it
+	Worker     string    // empty: no worker has it
 	LeaseUntil time.Time
 }
 
@@ -95,7 +95,8 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 		return nil, err
 	}
 	p := dbsqlc.TaskListParams{
-		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)), Max: int32(f.Limit),
+		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)),
+		Max:     int32(f.Limit),
 		FirstID: db.PGID(first), LastID: db.PGID(last), Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
 	}
 	for i, st := range f.States {
@@ -113,15 +114,17 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	tasks := make([]TaskRow, len(rows))
 	for i, r := range rows {
 		tasks[i] = TaskRow{
-			ID: r.ID.Bytes, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, ContextID: r.ContextID, State: a2a.State(r.State),
-			StatusAt: r.StatusAt.Time.UTC(), CreatedAt: r.CreatedAt.Time.UTC(), LastSeq: r.LastSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch,
+			ID: r.ID.Bytes, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, ContextID: r.ContextID,
+			State:    a2a.State(r.State),
+			StatusAt: r.StatusAt.Time.UTC(), CreatedAt: r.CreatedAt.Time.UTC(), LastSeq: r.LastSeq,
+			Attempt: int(r.Attempt), Epoch: r.LeaseEpoch,
 			ReadyAt: db.TimeOrZero(r.ReadyAt), Worker: r.Worker, LeaseUntil: db.TimeOrZero(r.LeaseUntil),
 		}
 	}
 	return tasks, nil
 }
 
-// Attempt is one claim of a task.
+// Attempt is one attempt at a task.
 type Attempt struct {
 	Epoch     int64
 	Attempt   int
@@ -132,7 +135,7 @@ type Attempt struct {
 	Error     string
 }
 
-// Attempts returns every claim of a task, oldest first.
+// Attempts returns every attempt at a task, oldest first.
 func (s *Store) Attempts(ctx context.Context, id a2a.ID) ([]Attempt, error) {
 	rows, err := dbsqlc.New(s.db.Work()).AttemptsOfTask(ctx, db.PGID(id))
 	if err != nil {
@@ -141,14 +144,15 @@ func (s *Store) Attempts(ctx context.Context, id a2a.ID) ([]Attempt, error) {
 	out := make([]Attempt, len(rows))
 	for i, r := range rows {
 		out[i] = Attempt{
-			Epoch: r.Epoch, Attempt: int(r.Attempt), Worker: r.Worker, ClaimedAt: r.ClaimedAt.Time.UTC(), EndedAt: db.TimeOrZero(r.EndedAt),
+			Epoch: r.Epoch, Attempt: int(r.Attempt), Worker: r.Worker, ClaimedAt: r.ClaimedAt.Time.UTC(),
+			EndedAt: db.TimeOrZero(r.EndedAt),
 			Outcome: r.Outcome, Error: r.Error,
 		}
 	}
 	return out, nil
 }
 
-// Owner returns whose a task is, or a2a.ErrTaskNotFound.
+// Owner returns the owner of a task, or a2a.ErrTaskNotFound.
 func (s *Store) Owner(ctx context.Context, id a2a.ID) (db.Caller, error) {
 	r, err := dbsqlc.New(s.db.Work()).TaskOwner(ctx, db.PGID(id))
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -13,7 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// Who wrote an event.
+// What wrote an event.
 const (
 	SourceWorker int16 = 1
 	SourceCaller int16 = 2
@@ -59,8 +59,8 @@ const (
 	timelineActions = 1000
 )
 
-// Timeline reads what happened to a task, for the operator. What comes while it reads may be
-// in one part and not in another.
+// Timeline reads what happened to a task, for the operator. What happens while it reads may be in one part and not in
+// another.
 func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 	t := &Timeline{}
 	err := s.db.Search(ctx, func(tx *db.Tx) error {
@@ -73,7 +73,9 @@ func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 			return err
 		}
 		for _, r := range messages {
-			t.Messages = append(t.Messages, Said{Seq: r.Seq, AtSeq: r.AtSeq, Message: tasks.DecodeMessage(r.Body, a2a.Role(r.Role))})
+			t.Messages = append(t.Messages, Said{
+				Seq: r.Seq, AtSeq: r.AtSeq, Message: tasks.DecodeMessage(r.Body, a2a.Role(r.Role)),
+			})
 		}
 		return t.readTries(ctx, q, id)
 	})
@@ -95,7 +97,9 @@ func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 
 func (t *Timeline) readEvents(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) error {
 	for after := int64(0); ; {
-		rows, err := q.TimelineEvents(ctx, dbsqlc.TimelineEventsParams{TaskID: db.PGID(id), After: after, Max: timelinePage})
+		rows, err := q.TimelineEvents(ctx, dbsqlc.TimelineEventsParams{
+			TaskID: db.PGID(id), After: after, Max: timelinePage,
+		})
 		if err != nil {
 			return err
 		}
@@ -104,7 +108,10 @@ func (t *Timeline) readEvents(ctx context.Context, q *dbsqlc.Queries, id a2a.ID)
 			if err != nil {
 				return fmt.Errorf("event %d: %w", r.Seq, err)
 			}
-			t.Events = append(t.Events, Logged{Seq: r.Seq, At: db.WireTime(r.CommittedAt), Source: r.Source, Worker: r.Worker, Epoch: r.Epoch, Event: e, Bytes: r.Bytes})
+			t.Events = append(t.Events, Logged{
+				Seq: r.Seq, At: db.WireTime(r.CommittedAt), Source: r.Source, Worker: r.Worker, Epoch: r.Epoch,
+				Event: e, Bytes: r.Bytes,
+			})
 			after = r.Seq
 		}
 		if len(rows) < timelinePage {
@@ -116,10 +123,15 @@ func (t *Timeline) readEvents(ctx context.Context, q *dbsqlc.Queries, id a2a.ID)
 func (t *Timeline) readTries(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) error {
 	rows, err := q.TimelineTries(ctx, db.PGID(id), timelineTries)
 	for _, r := range rows {
-		t.Tries = append(t.Tries, Tried{ConfigID: r.ConfigID, URL: a2a.RedactURL(r.Url), LedgerEntry: webhooks.LedgerEntry{
-			From: r.FromSeq, Seq: r.Seq, Outcome: r.Outcome, Attempt: int(r.Attempt), Trigger: r.Trigger, StartedAt: r.StartedAt.Time.UTC(),
-			Try: webhooks.Try{Took: time.Duration(r.DurationMs) * time.Millisecond, Status: int(r.Status), Class: r.Class, Reason: r.Reason},
-		}})
+		entry := webhooks.LedgerEntry{
+			From: r.FromSeq, Seq: r.Seq, Outcome: r.Outcome, Attempt: int(r.Attempt), Trigger: r.Trigger,
+			StartedAt: r.StartedAt.Time.UTC(),
+			Try: webhooks.Try{
+				Took: time.Duration(r.DurationMs) * time.Millisecond, Status: int(r.Status), Class: r.Class,
+				Reason: r.Reason,
+			},
+		}
+		t.Tries = append(t.Tries, Tried{ConfigID: r.ConfigID, URL: a2a.RedactURL(r.Url), LedgerEntry: entry})
 	}
 	return err
 }

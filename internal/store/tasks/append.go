@@ -17,9 +17,9 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Batch is what a run reports at once: events in order, a checkpoint, or both. Only the last
-// event may end the turn. Error is the reason of a failure, for the record of attempts. ID,
-// where there is one, is noted with the newest seq and the lease's Until: see Hold.
+// Batch is what a run reports at once: events in order, a checkpoint, or both. Only the last event may end the turn.
+// Error is the reason of a failure, for the record of attempts. A batch with an ID is recorded with the newest seq and
+// the lease's Until, so that RenewRemote can answer a repeated batch.
 type Batch struct {
 	Events     []a2a.Event // no *a2a.Checkpoint among them
 	Checkpoint a2a.Raw
@@ -30,9 +30,8 @@ type Batch struct {
 	Reply bool
 }
 
-// Appended says where a batch stands in the log. State is the state that was set, if any:
-// it is working where the batch asked for the end of the turn but the client had sent more
-// meanwhile (Requeued).
+// Appended says where a batch is in the log. State is the state that was set, if any. It is working if the batch asked
+// for the end of the turn but the client had sent more meanwhile (Requeued).
 type Appended struct {
 	Base     int64 // seq of the event before the first one
 	At       time.Time
@@ -40,14 +39,15 @@ type Appended struct {
 	Requeued bool
 }
 
-// pendingBatch is a batch on its way. Only its caller changes it, and reads what in the lease moves.
+// pendingBatch is a batch that is being written. Only the caller of Append changes it, and only that caller reads the
+// fields of the lease that move.
 type pendingBatch struct {
 	lease *Lease
 	batch Batch
 	uids  []a2a.ID
 	rows  []eventRow
 	size  int
-	push  bool // the heads of webhooks are to be moved
+	push  bool // the heads of webhooks must be moved
 }
 
 // appended is a batch that was written.
@@ -63,13 +63,17 @@ type eventRow struct {
 
 func appendSize(a *pendingBatch) int { return a.size }
 
-// Append records events in order under lease and ends the lease if they end the turn. It
-// returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
-// one lease must not overlap. What cannot be stored is CodeInvalidAgentResponse. While
-// another transaction has locked the task it waits, until ctx ends. If the connection is lost it finds out
-// whether the batch was committed; CodeUnavailable means that it could not.
+// Append records events in order under lease, and ends the lease if they end the turn. If the lease is lost, it returns
+// ErrLeaseLost and has written nothing. Appends of one lease must not overlap. An event that cannot be stored is
+// CodeInvalidAgentResponse. While another transaction has locked the task, it waits until ctx ends.
+//
+// If the connection is lost, it finds out whether the batch was committed. CodeUnavailable means that it could not find
+// out.
 func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
-	a := &pendingBatch{lease: lease, batch: batch, push: lease.HasPush, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
+	a := &pendingBatch{
+		lease: lease, batch: batch, push: lease.HasPush, rows: make([]eventRow, 0, len(batch.Events)),
+		uids: make([]a2a.ID, 0, len(batch.Events)),
+	}
 	for _, e := range batch.Events {
 		row, err := encodeEvent(e)
 		if err != nil {
@@ -81,7 +85,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	}
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	out, err := db.Repeat(ctx, s.db, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
-	if db.IsCode(err, "22", "54") { // what the agent reported is no JSON, no UTF-8, or exceeds a limit of PostgreSQL
+	if db.IsCode(err, "22", "54") { // the agent's event is no JSON, no UTF-8, or exceeds a limit of PostgreSQL
 		err = a2a.Error{Code: a2a.CodeInvalidAgentResponse, Message: "the event cannot be stored"}.With(err)
 	}
 	if err != nil {
@@ -93,10 +97,12 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	n := int64(len(batch.Events))
 	lease.LastSeq, lease.HasPush = out.Base+n, out.HasPush
 	lease.Bytes += int64(a.size)
-	return Appended{Base: out.Base, At: db.WireTime(out.LastAt), State: a2a.State(out.State), Requeued: out.Requeued}, nil
+	return Appended{
+		Base: out.Base, At: db.WireTime(out.LastAt), State: a2a.State(out.State), Requeued: out.Requeued,
+	}, nil
 }
 
-// tellAppended has the effects of a batch run after the commit.
+// tellAppended registers what must happen after the commit of a batch.
 func (s *Store) tellAppended(tx *db.Tx, b *pendingBatch, out *appended) {
 	tx.After(func() {
 		s.counters.appendedBatch(b, out)
@@ -109,15 +115,16 @@ func (s *Store) tellAppended(tx *db.Tx, b *pendingBatch, out *appended) {
 	}
 }
 
-// appendOne is one try at a batch: with others, and by itself if it was left out. No row means that it is fenced.
+// appendOne tries once to write a batch: with others, and then alone if it was left out. No row means that it is
+// fenced.
 func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appended, error) {
 	group := s.appends[a.lease.TaskID[15]&1]
 	out, err := group.do(ctx, a)
 	for {
 		switch {
-		case db.Blocked(err) && ctx.Err() == nil: // it has waited for as long as a statement may
+		case db.Blocked(err) && ctx.Err() == nil: // it waited for a lock until the statement timed out
 		case err == nil && out == nil && !a.push:
-			a.push = true // fenced, or somebody has set a webhook since the claim: once more, with its head
+			a.push = true // fenced, or a client has set a webhook since the claim: try again and move its head
 		case err == nil && out == nil && try > 1:
 			return s.written(ctx, a)
 		default:
@@ -127,8 +134,8 @@ func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appen
 	}
 }
 
-// entries returns the batch's events as they stand in the log. A turn's end that was turned
-// into one more step of it is copied: what the agent reported stays as it was.
+// entries returns the batch's events as they are in the log. Status updates are copied, because the time and the state
+// of the log may differ from what the agent reported.
 func (a *pendingBatch) entries(out *appended) []a2a.Entry {
 	at := db.WireTime(out.LastAt)
 	entries := make([]a2a.Entry, len(a.batch.Events))
@@ -147,11 +154,11 @@ func (a *pendingBatch) entries(out *appended) []a2a.Entry {
 	return entries
 }
 
-// written finds out whether a batch that was refused had been written by an earlier try,
-// whose answer was lost. Then its first event comes after the newest one that the run knew of.
+// written finds out whether an earlier try, whose answer was lost, has written a batch that is refused now. In that
+// case its first event follows the newest one that the run knew of.
 func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error) {
 	if len(a.rows) == 0 {
-		return nil, nil // a checkpoint alone: refused means refused
+		return nil, nil // a checkpoint alone leaves no trace in the log, so it counts as refused
 	}
 	ctx, cancel := s.db.Detached(ctx)
 	defer cancel()
@@ -163,7 +170,9 @@ func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error)
 			return nil, err
 		}
 		last := rows[len(rows)-1]
-		out := &appended{dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush}}
+		out := &appended{dbsqlc.EventAppendRow{
+			Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush,
+		}}
 		if last.State != nil {
 			out.State = *last.State
 			asked := a.rows[len(a.rows)-1].state
@@ -174,15 +183,19 @@ func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error)
 	})
 }
 
-// flushAppends writes batches of several runs in one transaction. A batch without a row is fenced.
+// flushAppends writes batches of several runs in one transaction. A nil result means that the batch is fenced.
 func (s *Store) flushAppends(ctx context.Context, items []*pendingBatch) ([]*appended, error) {
 	ctx, cancel := s.db.Detached(ctx)
 	defer cancel()
 	ordered := slices.Clone(items)
 	// the order of locks
-	slices.SortFunc(ordered, func(a, b *pendingBatch) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) })
+	slices.SortFunc(ordered, func(a, b *pendingBatch) int {
+		return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:])
+	})
 	p := s.appendParams(ordered)
-	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.push })
+	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *pendingBatch) bool {
+		return it.push
+	})
 	written, err := s.appendRows(ctx, ordered, p)
 	if err != nil {
 		return nil, err
@@ -204,18 +217,25 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 		n += len(it.rows)
 	}
 	p := dbsqlc.EventAppendParams{
-		Numbers: make([]int32, k), TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
-		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k),
-		Checkpoints: make([][]byte, k), Kept: make([]bool, k), Workers: make([]string, k), Tells: make([]bool, k), Replies: make([]bool, k),
-		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
+		Numbers: make([]int32, k), TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k),
+		MessageCounts: make([]int32, k), Sizes: make([]int64, k),
+		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k),
+		Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k),
+		Checkpoints: make([][]byte, k), Kept: make([]bool, k), Workers: make([]string, k), Tells: make([]bool, k),
+		Replies:   make([]bool, k),
+		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n),
+		Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
-		MessagePositions: []int32{}, MessagePlaces: []int32{}, MessageNumbers: []int32{}, MessageIds: []string{}, Messages: [][]byte{},
+		MessagePositions: []int32{}, MessagePlaces: []int32{}, MessageNumbers: []int32{}, MessageIds: []string{},
+		Messages: [][]byte{},
 	}
 	for i, it := range items {
-		p.Numbers[i], p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = int32(i+1), db.PGID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
-		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i], p.Kept[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint, it.lease.Kept
+		p.Numbers[i], p.TaskIds[i], p.Epochs[i] = int32(i+1), db.PGID(it.lease.TaskID), it.lease.Epoch
+		p.Counts[i], p.Sizes[i] = int32(len(it.rows)), int64(it.size)
+		p.Throughs[i], p.Afters[i], p.Kept[i] = it.lease.Through, it.lease.LastSeq, it.lease.Kept
+		p.Errors[i], p.Checkpoints[i] = it.batch.Error, it.batch.Checkpoint
 		p.Folds[i], p.Workers[i] = it.folds(), cmp.Or(it.lease.Worker, s.db.Replica())
-		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, Tells), it.batch.Reply
+		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, DecidesAnswer), it.batch.Reply
 		for j, r := range it.rows {
 			if r.message != nil {
 				p.MessageCounts[i]++
@@ -242,8 +262,8 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 	return p
 }
 
-// appendRows runs the statement: by itself, or with what must be in the same transaction
-// where artifacts are folded, tasks have webhooks or batches have ids.
+// appendRows runs the statement: alone, or in a transaction with more statements if artifacts are folded, tasks have
+// webhooks or batches have ids.
 func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.EventAppendParams) ([]appended, error) {
 	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.batch.ID != "" })
 	run := db.Autocommit[[]appended]
@@ -268,8 +288,8 @@ func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.
 	})
 }
 
-// appendWith does what belongs to the batches that were written: it folds artifacts, notes the ids of batches and moves
-// the heads of webhooks.
+// appendWith completes the transaction of batches that were written: it folds artifacts, records the ids of batches and
+// moves the heads of webhooks.
 func appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
 	q := dbsqlc.New(tx)
 	var ended []pgtype.UUID
@@ -294,14 +314,15 @@ func appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []ap
 	return m.Move(ctx, tx)
 }
 
-// batchIDs are the ids of the batches that were written, with their answers.
+// batchIDs returns the ids of the batches that were written, with the answers to repeat.
 func batchIDs(items []*pendingBatch, rows []appended) (p dbsqlc.BatchesAddParams) {
 	for i := range rows {
 		it := items[rows[i].Pos-1]
 		if it.batch.ID == "" {
 			continue
 		}
-		p.TaskIds, p.Epochs, p.BatchIds = append(p.TaskIds, db.PGID(it.lease.TaskID)), append(p.Epochs, it.lease.Epoch), append(p.BatchIds, it.batch.ID)
+		p.TaskIds, p.Epochs = append(p.TaskIds, db.PGID(it.lease.TaskID)), append(p.Epochs, it.lease.Epoch)
+		p.BatchIds = append(p.BatchIds, it.batch.ID)
 		p.LastSeqs = append(p.LastSeqs, rows[i].Base+int64(len(it.rows)))
 		p.LeaseUntils = append(p.LeaseUntils, db.PGTime(it.lease.Until))
 	}

@@ -7,9 +7,8 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// The storage encoding: A2A 1.0 names, without what columns say. Golden files pin it; it
-// may gain members but never change the meaning of one. Values of clients are spliced in
-// byte for byte.
+// The storage encoding: JSON with the names of A2A 1.0, without what columns store. Golden files test it. It may gain
+// members, but a member never changes its meaning. Values of clients are copied byte for byte.
 
 func appendMessage(b []byte, m *a2a.Message) []byte {
 	b = append(b, `{"messageId":`...)

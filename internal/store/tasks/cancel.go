@@ -16,16 +16,19 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Cancel ends a task of the caller, whatever its agent does. agent restricts it to tasks of
-// one agent unless it is empty. If the task has ended already it returns its state and
-// CodeTaskNotCancelable.
+// Cancel ends a task of the caller, whatever its agent does. A non-empty agent restricts it to tasks of that agent. If
+// the task has ended, it returns its state and CodeTaskNotCancelable.
 func (s *Store) Cancel(ctx context.Context, c db.Caller, agent string, id a2a.ID) (a2a.State, error) {
 	return s.CancelWith(ctx, c, agent, id, nil)
 }
 
-// CancelWith is Cancel by a client that says more: its metadata is that of the last status.
-func (s *Store) CancelWith(ctx context.Context, c db.Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
-	ended, err := db.InTxOnce(ctx, s.db, func(tx *db.Tx) (a2a.State, error) { return s.cancelIn(ctx, tx, c, agent, id, metadata) })
+// CancelWith is Cancel with metadata of the client, which the last status gets.
+func (s *Store) CancelWith(
+	ctx context.Context, c db.Caller, agent string, id a2a.ID, metadata a2a.Raw,
+) (a2a.State, error) {
+	ended, err := db.InTxOnce(ctx, s.db, func(tx *db.Tx) (a2a.State, error) {
+		return s.cancelIn(ctx, tx, c, agent, id, metadata)
+	})
 	if err == nil && ended != a2a.StateNone {
 		err = a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", ended)
 	}
@@ -35,10 +38,14 @@ func (s *Store) CancelWith(ctx context.Context, c db.Caller, agent string, id a2
 	return a2a.StateCanceled, nil
 }
 
-// cancelIn returns the state in which the task had ended before, or none if the transaction cancels it.
-func (s *Store) cancelIn(ctx context.Context, tx *db.Tx, c db.Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
+// cancelIn returns the state in which the task had ended before, or StateNone if the transaction cancels it.
+func (s *Store) cancelIn(
+	ctx context.Context, tx *db.Tx, c db.Caller, agent string, id a2a.ID, metadata a2a.Raw,
+) (a2a.State, error) {
 	q := dbsqlc.New(tx)
-	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: db.PGID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
+	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{
+		ID: db.PGID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared,
+	})
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && (t.Agent != agent || hidden(t.Reply, t.State)) {
 		return a2a.StateNone, a2a.ErrTaskNotFound
 	}
@@ -50,13 +57,16 @@ func (s *Store) cancelIn(ctx context.Context, tx *db.Tx, c db.Caller, agent stri
 	}
 	folds := t.HasArtifacts && folds(t.LastSeq+1, t.Bytes)
 	canceled, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-		ID: db.PGID(id), Folds: folds, EventUid: db.PGID(db.NewUID()), Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)),
+		ID: db.PGID(id), Folds: folds, EventUid: db.PGID(db.NewUID()),
+		Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)),
 		Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 	})
 	if err != nil {
 		return a2a.StateNone, err
 	}
-	if err := access.Record(ctx, tx, access.Action{Actor: c.Actor, Name: access.ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
+	if err := access.Record(ctx, tx, access.Action{
+		Actor: c.Actor, Name: access.ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id,
+	}); err != nil {
 		return a2a.StateNone, err
 	}
 	if folds {
@@ -77,13 +87,14 @@ func (s *Store) cancelIn(ctx context.Context, tx *db.Tx, c db.Caller, agent stri
 	if canceled.CancelDue {
 		tx.Wake(wake.Cancels)
 	}
-	if canceled.Counted { // it has made room
+	if canceled.Counted { // another run of the agent may begin
 		tx.Wake(wake.Ready(t.Agent))
 	}
 	return a2a.StateNone, nil
 }
 
-// tell has the followers of a task told of its new events after the commit. Without events they read them.
+// tell notifies the followers of a task of new events after the commit. If no events are given, the followers read
+// them.
 func (s *Store) tell(tx *db.Tx, task a2a.ID, events ...a2a.Entry) {
 	tx.After(func() { s.cfg.Committed(task, events) })
 }

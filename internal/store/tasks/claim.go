@@ -16,16 +16,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// Claimer claims tasks of several agents for one worker. It remembers how far it has read
-// each queue, so that it need not walk over what it claimed before. It is not safe for
-// concurrent use.
+// Claimer claims tasks of several agents for one worker. It remembers how far it has read each queue, so that it does
+// not walk over the dead index entries of earlier claims. It is not safe for concurrent use.
 type Claimer struct {
 	store  *Store
 	queues map[string]*position
 	polls  db.Polls // of Due, from the start of all queues
 }
 
-// position is where a claimer stands in one queue.
+// position is how far a claimer has read one queue.
 type position struct {
 	floors floors
 	polls  db.Polls
@@ -37,12 +36,12 @@ func (s *Store) NewClaimer() *Claimer {
 	return &Claimer{store: s, queues: make(map[string]*position)}
 }
 
-// Ask is what a worker wants to have.
+// ClaimRequest says what a worker asks for.
 type ClaimRequest struct {
 	Agent    string
-	Worker   string        // who will do the work; empty: this replica
+	Worker   string        // the worker that runs the tasks; empty: this replica
 	Slots    int           // how many tasks to claim at most
-	Running  int           // how many runs of the agent there may be at once, over all workers; 0: no limit
+	Running  int           // how many runs of the agent all workers may have at once; 0: no limit
 	TTL      time.Duration // of the leases
 	Deadline time.Duration // in which the turn must end, from its first claim on; 0: none
 }
@@ -52,17 +51,17 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 	return c.ClaimFor(ctx, ClaimRequest{Agent: agent, Slots: slots, TTL: ttl, Deadline: deadline})
 }
 
-// ClaimFor gives a worker tasks of an agent that wait: each owner's first ones before the many
-// of another (see lanes), and else the oldest. They are durably the worker's when it returns.
-// Where runs are limited and another process is about to claim, there may be fewer than could
-// be had.
+// ClaimFor claims waiting tasks of an agent for a worker, the oldest first within a lane (see lanes). The leases are
+// durable when it returns. If runs are limited and another process is claiming, it may return fewer tasks than are
+// waiting.
 func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, error) {
 	pos := c.position(ask.Agent)
 	if begin := time.Now(); pos.polls.Due(begin) {
 		pos.polls.Polled(begin, db.FloorsAge, c.pollLanes(ctx, ask.Agent, pos))
 	}
 	p := dbsqlc.TaskClaimParams{
-		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: db.PGInterval(ask.Deadline), Worker: cmp.Or(ask.Worker, c.store.db.Replica()), Ttl: db.PGInterval(ask.TTL),
+		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: db.PGInterval(ask.Deadline),
+		Worker: cmp.Or(ask.Worker, c.store.db.Replica()), Ttl: db.PGInterval(ask.TTL),
 	}
 	p.Lanes, p.Floors = pos.order()
 	p.Uids = make([]pgtype.UUID, ask.Slots)
@@ -82,8 +81,10 @@ func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, erro
 	var seen [lanes]bool
 	for i, r := range rows {
 		leases[i] = Lease{
-			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: ask.Worker, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
-			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: db.WireTime(r.LeaseUntil), Checkpoint: r.Checkpoint, Kept: r.Checkpoint != nil, LastSeq: r.LastSeq, Bytes: r.Bytes,
+			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: ask.Worker,
+			Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: db.WireTime(r.LeaseUntil), Checkpoint: r.Checkpoint,
+			Kept: r.Checkpoint != nil, LastSeq: r.LastSeq, Bytes: r.Bytes,
 			HasPush: r.HasPush, Counted: ask.Running > 0,
 			Traceparent: a2a.Traceparent(r.Traceparent),
 		}
@@ -99,8 +100,9 @@ func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, erro
 	return leases, nil
 }
 
-// pollLanes reads where the lanes of a queue really begin: what committed late lies behind a floor, and a lane that
-// others empty leaves its floor behind. If it fails the claim goes by what is known.
+// pollLanes reads where the lanes of a queue begin. The floors may be wrong: rows that were committed late are older
+// than a floor, and a floor falls back while other processes empty its lane. If the read fails, the claim uses the
+// floors that it has.
 func (c *Claimer) pollLanes(ctx context.Context, agent string, pos *position) error {
 	var start floors
 	heads, err := dbsqlc.New(c.store.db.Claims()).LaneHeads(ctx, start.above(agent))
@@ -111,7 +113,7 @@ func (c *Claimer) pollLanes(ctx context.Context, agent string, pos *position) er
 	return err
 }
 
-// order returns the lanes in the order in which this claim goes through them, with their floors.
+// order returns the lanes in the order in which this claim reads them, with their floors.
 func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
 	p.claims++
 	order, floors = make([]int16, lanes), make([]pgtype.Timestamptz, lanes)
@@ -129,12 +131,14 @@ func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
 	return order, floors
 }
 
-// errBusy says that another process does it.
+// errBusy says that another process has the lock of the agent.
 var errBusy = errors.New("another process is at it")
 
-// claimUncounted claims by one statement that commits itself.
+// claimUncounted claims with one statement that commits itself.
 func (s *Store) claimUncounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
-	return db.Autocommit(ctx, s.db.Claims(), func(tx *db.Tx) ([]dbsqlc.TaskClaimRow, error) { return s.claimIn(ctx, tx, p) })
+	return db.Autocommit(ctx, s.db.Claims(), func(tx *db.Tx) ([]dbsqlc.TaskClaimRow, error) {
+		return s.claimIn(ctx, tx, p)
+	})
 }
 
 func (s *Store) claimIn(ctx context.Context, tx *db.Tx, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
@@ -152,9 +156,9 @@ func (s *Store) claimIn(ctx context.Context, tx *db.Tx, p dbsqlc.TaskClaimParams
 // agentClass is the class of advisory locks of the claims of one agent.
 const agentClass = 0x61326177 // "a2aw"
 
-// claimCounted claims where runs are counted: one process at a time, since the count must see
-// the leases of the claim before. If another is at it, and stays so for a while, there is
-// nothing: the next look finds what is left.
+// claimCounted claims for an agent with a limit of runs. Only one process claims at a time, because the count must see
+// the leases of the previous claim. If another process keeps the lock, it claims nothing: the next poll finds the
+// tasks.
 func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
 	const tries = 20
 	wait := time.NewTicker(2 * time.Millisecond)
@@ -183,9 +187,8 @@ func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]d
 	return nil, nil
 }
 
-// claimedPushes tells webhooks of claims. Unlike other events, that of a claim need not do so
-// in its own transaction: should it be lost, the next event of the task covers it, and a
-// claimed task always has one more.
+// claimedPushes moves the heads of webhooks after claims. Unlike other events, the event of a claim need not do this in
+// its own transaction: if it is lost, the next event moves the head, and a claimed task always has a next event.
 func (s *Store) claimedPushes(ctx context.Context, rows []dbsqlc.TaskClaimRow) {
 	var m webhooks.HeadMoves
 	for _, r := range rows {
@@ -197,9 +200,11 @@ func (s *Store) claimedPushes(ctx context.Context, rows []dbsqlc.TaskClaimRow) {
 	}
 }
 
-// claimed returns the event by which a claim shows in the log.
+// claimed returns the event that a claim writes into the log.
 func claimed(r *dbsqlc.TaskClaimRow) a2a.Entry {
 	at := db.WireTime(r.LastAt)
-	u := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Time: at}, Metadata: rawjson.Get(r.Body, "metadata")}
+	u := &a2a.StatusUpdate{
+		Status: a2a.Status{State: a2a.StateWorking, Time: at}, Metadata: rawjson.Get(r.Body, "metadata"),
+	}
 	return a2a.Entry{TaskID: r.ID.Bytes, Seq: r.LastSeq, UID: r.Uid.Bytes, Time: at, Event: u}
 }

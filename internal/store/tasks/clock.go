@@ -9,8 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// wakeAnchored has everything woken that WaitsAnchor made due: tasks of these agents, and webhooks, which have no
-// name there.
+// wakeAnchored registers wake-ups for the waits that WaitsAnchor has moved: tasks of these agents, and webhooks, whose
+// name is empty.
 func wakeAnchored(tx *db.Tx, agents []string) {
 	for _, agent := range agents {
 		if agent == "" {
@@ -21,7 +21,7 @@ func wakeAnchored(tx *db.Tx, agents []string) {
 	}
 }
 
-// anchorRest anchors what a first batch of n waits has left, if that batch was full.
+// anchorRest moves the other waits that began in the future, if the first batch of n was full.
 func (s *Store) anchorRest(ctx context.Context, n, batch int) error {
 	moved := n
 	for n >= batch {
@@ -37,7 +37,9 @@ func (s *Store) anchorRest(ctx context.Context, n, batch int) error {
 		moved += n
 	}
 	if moved > 0 {
-		s.db.Logger().WarnContext(ctx, "the database's clock was set back: what waited for a time in the future begins to wait anew", "tasks_and_webhooks", moved)
+		s.db.Logger().WarnContext(ctx,
+			"the database's clock was set back: what waited for a time in the future begins to wait anew",
+			"tasks_and_webhooks", moved)
 	}
 	return nil
 }

@@ -10,19 +10,18 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-// combiner commits what several callers want written in one transaction. A caller that
-// finds nobody writing writes at once; those that come while it does are gathered, and the
-// first of them writes for all. So a lone caller waits for nothing, and many share a
-// commit, without a timer and without a goroutine of its own.
+// combiner commits the items of several callers in one transaction. A caller writes at once if no other caller is
+// writing. Callers that come meanwhile wait, and the first of them then writes for all. So a lone caller waits for
+// nothing, and many share a commit, without a timer or a goroutine of the combiner.
 type combiner[I, R any] struct {
-	// flush writes all items in one transaction, or none. Only without an error are there results: one for each item,
-	// in their order. It runs on the goroutine of one caller and changes nothing that another one reads.
+	// flush writes all items in one transaction, or none. Without an error it returns one result for each item, in
+	// their order. It runs on the goroutine of one caller and changes nothing that another caller reads.
 	flush func(ctx context.Context, items []*I) ([]R, error)
 	size  func(*I) int
-	// crowd is how many have to wait for one more to write beside those that do, so that some
-	// work while the commits of others wait for the disk; 0: one writes at a time.
+	// crowd is how many callers must wait before one more writes at the same time. So one transaction runs while the
+	// commit of another waits for the disk. 0: one writes at a time.
 	crowd int
-	// alone has room for the callers that write their item by themselves, after the transaction of their group was refused.
+	// alone limits the callers that write their item alone, after the transaction of their group was refused.
 	alone chan struct{}
 	log   *slog.Logger
 
@@ -32,29 +31,31 @@ type combiner[I, R any] struct {
 	called  bool          // guarded by mu; the first of the queue has been told to
 }
 
-func newCombiner[I, R any](flush func(context.Context, []*I) ([]R, error), size func(*I) int, crowd int, log *slog.Logger) *combiner[I, R] {
+func newCombiner[I, R any](
+	flush func(context.Context, []*I) ([]R, error), size func(*I) int, crowd int, log *slog.Logger,
+) *combiner[I, R] {
 	return &combiner[I, R]{flush: flush, size: size, crowd: crowd, alone: make(chan struct{}, combineWriters), log: log}
 }
 
-// call is an item with its caller, who waits for done and then either writes or reads what became of the item.
+// call is an item with its caller, which waits for done and then either writes or reads the result.
 type call[I, R any] struct {
 	item   *I
-	done   chan bool // true: you write; false: the rest is set
+	done   chan bool // true: write; false: the fields below are set
 	result R
 	err    error
-	shared bool // it was written, or refused, with others
+	shared bool // the item was written, or refused, together with others
 }
 
-// A flush takes at most so many items and about so many bytes, and so many are under way at once.
+// A flush has at most combineItems items and about combineBytes bytes. At most combineWriters run at once.
 const (
 	combineItems   = 256
 	combineBytes   = 1 << 20
 	combineWriters = 3
 )
 
-// do returns when item is durable or has failed, with the result of the flush that was committed. It does not stop early
-// when ctx ends: the item may be on its way. An error of the group's statement may be due to another's
-// item: then the item is written by itself, and the error is its own.
+// do returns when item is durable or has failed, with its result. It does not return early when ctx ends, because the
+// item may be in a transaction already. If another item may have caused the error of the group, the item is written
+// alone.
 func (c *combiner[I, R]) do(ctx context.Context, item *I) (R, error) {
 	w := &call[I, R]{item: item, done: make(chan bool, 1)}
 	c.mu.Lock()
@@ -70,7 +71,8 @@ func (c *combiner[I, R]) do(ctx context.Context, item *I) (R, error) {
 	return w.result, w.err
 }
 
-// doAlone writes one item without waiting for others, or for what they wait for. Nothing of it is written before it has its turn.
+// doAlone writes one item in a transaction of its own, so that it does not wait for locks that other items need. It may
+// wait for its turn; until then nothing is written.
 func (c *combiner[I, R]) doAlone(ctx context.Context, item *I) (none R, err error) {
 	select {
 	case c.alone <- struct{}{}:
@@ -85,7 +87,7 @@ func (c *combiner[I, R]) doAlone(ctx context.Context, item *I) (none R, err erro
 	return results[0], nil
 }
 
-// call tells the first of the queue to write, if it is time for that. mu is held.
+// call lets the first caller of the queue write, if one more may write. The caller holds mu.
 func (c *combiner[I, R]) call() {
 	n := len(c.queue)
 	if n == 0 || c.called || c.writers == combineWriters || c.writers > 0 && (c.crowd == 0 || n < c.crowd) {
@@ -96,7 +98,7 @@ func (c *combiner[I, R]) call() {
 	c.queue[0].done <- true
 }
 
-// write flushes the front of the queue, of which the caller's item is the first, and hands on.
+// write flushes the front of the queue, which begins with the caller's item, and then lets the next caller write.
 func (c *combiner[I, R]) write(ctx context.Context) {
 	c.mu.Lock()
 	c.called = false
@@ -131,11 +133,12 @@ func (c *combiner[I, R]) write(ctx context.Context) {
 	c.call()
 }
 
-// safely is flush. A panic of it is an error: who waits for this writer, and who comes after it, must not wait for ever.
+// safely is flush with a panic turned into an error. Otherwise the callers that wait for this one would wait for ever.
 func (c *combiner[I, R]) safely(ctx context.Context, items []*I) (results []R, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.log.ErrorContext(ctx, "write panicked", "items", len(items), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			c.log.ErrorContext(ctx, "write panicked",
+				"items", len(items), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 			results, err = nil, fmt.Errorf("write panicked: %v", v)
 		}
 	}()

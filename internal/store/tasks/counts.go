@@ -8,28 +8,30 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-// Counts is what this process has written since it began. What became of a write whose
-// answer was lost may be missing.
+// Counts says what this process has written since it began. A write whose answer was lost may be missing.
 type Counts struct {
-	Entered map[a2a.State]uint64 // tasks that came into each state
+	Entered map[a2a.State]uint64 // tasks that entered each state
 	Submits Groups               // new tasks that shared a transaction
-	Appends Groups               // batches of runs that did
+	Appends Groups               // batches of runs that shared a transaction
 	Swept   map[db.Sweep]db.Swept
-	Rescued map[string]uint64 // runs whose lease ran out, by what became of the task: "retry", "fail", "input-required"
+	Rescued map[string]uint64 // runs whose lease expired, by the fate of the task: "retry", "fail", "input-required"
 }
 
-// States are all that a task can be in.
+// States are all states of a task.
 var States = []a2a.State{
 	a2a.StateSubmitted, a2a.StateWorking, a2a.StateInputRequired, a2a.StateAuthRequired,
 	a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled, a2a.StateRejected,
 }
 
-// fateNames are what may become of a task whose lease ran out.
+// fateNames are the possible fates of a task whose lease expired.
 var fateNames = [...]string{"retry", "fail", "input-required"}
 
 // Counts returns the counters. It is safe for concurrent use.
 func (s *Store) Counts() Counts {
-	c := Counts{Entered: make(map[a2a.State]uint64, len(States)), Rescued: make(map[string]uint64, len(fateNames)), Submits: s.counters.submits.load(), Appends: s.counters.appends.load()}
+	c := Counts{
+		Entered: make(map[a2a.State]uint64, len(States)), Rescued: make(map[string]uint64, len(fateNames)),
+		Submits: s.counters.submits.load(), Appends: s.counters.appends.load(),
+	}
 	for _, state := range States {
 		c.Entered[state] = s.counters.entered[stateIndex(state)].Load()
 	}
@@ -43,14 +45,14 @@ func (s *Store) Counts() Counts {
 	return c
 }
 
-// counters are bumped after the commit of what they count.
+// counters are increased after the commit of what they count.
 type counters struct {
 	entered          [16]atomic.Uint64
 	rescued          [len(fateNames)]atomic.Uint64
 	submits, appends groups
 }
 
-// stateIndex is the place of a state in counters.entered.
+// stateIndex is the index of a state in counters.entered.
 func stateIndex(s a2a.State) int {
 	if s.Terminal() {
 		return 8 + int(s-a2a.StateCompleted)&7
@@ -73,7 +75,7 @@ func (c *counters) rescue(fate string) {
 	}
 }
 
-// appendedBatch counts the states that a batch of a run went through. A run begins in working.
+// appendedBatch counts the states that the task entered by a batch of a run. A run begins in working.
 func (c *counters) appendedBatch(a *pendingBatch, out *appended) {
 	state := int16(a2a.StateWorking)
 	for i := range a.rows {
@@ -94,7 +96,7 @@ var GroupBounds = [...]float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
 // Groups says how many shared a transaction.
 type Groups struct {
 	Buckets    [len(GroupBounds)]uint64 // transactions of up to GroupBounds items; each bucket includes those before it
-	Count, Sum uint64                   // transactions, and what was in them
+	Count, Sum uint64                   // transactions, and their items
 }
 
 type groups struct {

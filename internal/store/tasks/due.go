@@ -11,12 +11,12 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// Due returns those of the agents that have tasks to claim, in one statement for all of them. An agent that is not returned
-// has none that is due, but for one that was committed meanwhile: that one's wake comes later.
+// Due returns those of the agents that have tasks to claim, with one statement for all of them. Other agents had no
+// task that was due; a task that was committed meanwhile causes a wake-up.
 func (c *Claimer) Due(ctx context.Context, agents []string) ([]string, error) {
 	whole := c.polls.Due(time.Now())
 	due, ahead, err := c.heads(ctx, agents, whole)
-	if err == nil && ahead && !whole { // a floor lies in the future: the clock was set back, and the floors say nothing
+	if err == nil && ahead && !whole { // a floor is in the future: the clock was set back, and the floors are useless
 		due, _, err = c.heads(ctx, agents, true)
 	}
 	if err != nil {
@@ -25,8 +25,8 @@ func (c *Claimer) Due(ctx context.Context, agents []string) ([]string, error) {
 	return due, nil
 }
 
-// heads reads where the lanes of the queues begin, from their floors or from the start, and moves the floors there. ahead
-// says that a floor was later than the statement.
+// heads reads where the lanes of the queues begin, from their floors or from the start, and moves the floors there.
+// ahead says that a floor was later than the statement.
 func (c *Claimer) heads(ctx context.Context, agents []string, whole bool) (due []string, ahead bool, err error) {
 	var p dbsqlc.QueuesDueParams
 	for _, agent := range agents {
@@ -35,7 +35,8 @@ func (c *Claimer) heads(ctx context.Context, agents []string, whole bool) (due [
 			from = floors{}
 		}
 		for lane := range from {
-			p.Queues, p.Lanes, p.Floors = append(p.Queues, agent), append(p.Lanes, int16(lane)), append(p.Floors, from.of(lane))
+			p.Queues, p.Lanes = append(p.Queues, agent), append(p.Lanes, int16(lane))
+			p.Floors = append(p.Floors, from.of(lane))
 		}
 	}
 	begin := time.Now()
@@ -61,11 +62,13 @@ func (c *Claimer) heads(ctx context.Context, agents []string, whole bool) (due [
 	}
 	for _, agent := range agents {
 		pos := c.position(agent)
-		pos.polls.Next = c.polls.Next.Add(db.FloorsAge) // a claim looks by itself only where nobody asks for all
+		pos.polls.Next = c.polls.Next.Add(db.FloorsAge) // a claim polls only when Due was not called for longer
 		at := make([]dbsqlc.LaneHeadsRow, lanes)
 		for lane := range at {
 			ahead = ahead || pos.floors[lane].After(now)
-			at[lane] = dbsqlc.LaneHeadsRow{Lane: int16(lane), Head: pgtype.Timestamptz{Time: now, Valid: true}, Empty: true}
+			at[lane] = dbsqlc.LaneHeadsRow{
+				Lane: int16(lane), Head: pgtype.Timestamptz{Time: now, Valid: true}, Empty: true,
+			}
 			if heads := found[agent]; heads != nil && !heads[lane].IsZero() {
 				at[lane].Head.Time, at[lane].Empty = heads[lane], false
 			}

@@ -15,7 +15,10 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 		}
 		return row, nil
 	case *a2a.ArtifactUpdate:
-		row := eventRow{kind: kindArtifact, artifactID: e.Artifact.ID, body: appendArtifact(nil, e), parts: appendParts(nil, e.Artifact.Parts)}
+		row := eventRow{
+			kind: kindArtifact, artifactID: e.Artifact.ID, body: appendArtifact(nil, e),
+			parts: appendParts(nil, e.Artifact.Parts),
+		}
 		if e.Append {
 			row.kind = kindChunk
 		}

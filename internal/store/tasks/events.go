@@ -12,8 +12,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// EventsAfter reads up to limit events after the one with seq after. Whoever calls it has checked that
-// the caller may see the task.
+// EventsAfter reads at most limit events after the one with seq after. The caller has checked that the client may see
+// the task.
 func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
 	entries, _, err := s.EventPage(ctx, task, after, limit, noLimit)
 	return entries, err
@@ -22,12 +22,16 @@ func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit
 // noLimit is more bytes than there are.
 const noLimit = int64(1) << 60
 
-// EventPage is EventsAfter, but of events that together have more than limit bytes only the first
-// ones, at least one. more says that there may be further ones.
-func (s *Store) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error) {
+// EventPage is EventsAfter with a limit of bytes: it reads as many events as fit, but at least one. more says that
+// there may be more events.
+func (s *Store) EventPage(
+	ctx context.Context, task a2a.ID, after int64, most int, limit int64,
+) (page []a2a.Entry, more bool, err error) {
 	var rows []dbsqlc.EventsAfterRow
 	err = s.db.RepeatRead(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.db.Reads()).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: db.PGID(task), After: after, Bytes: limit, Max: int32(most)})
+		rows, err = dbsqlc.New(s.db.Reads()).EventsAfter(ctx, dbsqlc.EventsAfterParams{
+			TaskID: db.PGID(task), After: after, Bytes: limit, Max: int32(most),
+		})
 		return err
 	})
 	if err != nil {
@@ -47,7 +51,9 @@ func (s *Store) EventPage(ctx context.Context, task a2a.ID, after int64, most in
 		if err != nil {
 			return nil, false, fmt.Errorf("read event %d of task %s: %w", r.Seq, task, err)
 		}
-		entries[i] = a2a.Entry{TaskID: task, Seq: r.Seq, UID: r.EventUid.Bytes, Time: db.WireTime(r.CommittedAt), Event: e}
+		entries[i] = a2a.Entry{
+			TaskID: task, Seq: r.Seq, UID: r.EventUid.Bytes, Time: db.WireTime(r.CommittedAt), Event: e,
+		}
 		if s, ok := e.(*a2a.StatusUpdate); ok {
 			s.Status.Time = entries[i].Time
 		}

@@ -9,15 +9,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// floors are the run_at, by the database's clock, below which no live row of each lane of a queue
-// was seen; zero: all have to be looked at. A reader that begins there does not walk over
-// the index entries of what was claimed before, which stay as long as somebody holds a snapshot.
+// floors has, for each lane of a queue, the run_at below which no live row was seen, by the database's clock; zero:
+// read from the start. A reader that begins there does not walk over the index entries of tasks that were claimed
+// before. These entries stay while any transaction holds an old snapshot.
 type floors [lanes]time.Time
 
 // of returns the floor of a lane as an argument.
 func (f *floors) of(lane int) pgtype.Timestamptz { return db.PGFloor(f[lane]) }
 
-// above asks for the first row of each lane above its floor.
+// above returns the arguments to read the first row of each lane from its floor on.
 func (f *floors) above(queue string) dbsqlc.LaneHeadsParams {
 	p := dbsqlc.LaneHeadsParams{Queue: queue}
 	for lane := range f {
@@ -26,8 +26,8 @@ func (f *floors) above(queue string) dbsqlc.LaneHeadsParams {
 	return p
 }
 
-// set puts the floors where a look has found the first rows, ahead or back; where it has found none so
-// far behind the time of the look.
+// set moves the floors, forward or back, to the first rows that a poll has found. In an empty lane the floor is the
+// time of the poll minus margin.
 func (f *floors) set(heads []dbsqlc.LaneHeadsRow, empty time.Duration) {
 	for _, h := range heads {
 		margin := db.FloorMargin
@@ -38,7 +38,7 @@ func (f *floors) set(heads []dbsqlc.LaneHeadsRow, empty time.Duration) {
 	}
 }
 
-// claimed raises the floor of a lane of which a claim has taken this row first.
+// claimed raises the floor of a lane after a claim whose first row had this run_at.
 func (f *floors) claimed(lane int16, runAt time.Time) {
 	if at := runAt.Add(-db.FloorMargin); at.After(f[lane]) {
 		f[lane] = at

@@ -2,18 +2,18 @@ package tasks
 
 import "github.com/a2ad/a2ad/internal/a2a"
 
-// foldEvents is how many events a log has when its artifacts are folded at the end of the
-// task. Those of a shorter one cost more to write again than to put together for a reader.
+// foldEvents is the length from which on a log has its artifacts folded at the end of the task. In a shorter log,
+// writing the artifacts again costs more than putting them together for each reader.
 const foldEvents = 32
 
-// A log of more events, or of more bytes, is left as it is: to write all of it once more would take so long that
-// the task could not end within the limits of a statement, and that of a flood never would.
+// A log with more events or more bytes is not folded at the end of the task: the statement that writes everything again
+// would exceed its time limit, and the task could not end.
 const (
 	foldMostEvents = 10_000
 	foldMostBytes  = 16 << 20
 )
 
-// folds reports whether the artifacts of a task are folded when it ends with so many events and bytes.
+// folds reports whether the artifacts of a task with this many events and bytes are folded when it ends.
 func folds(events, bytes int64) bool {
 	return events > foldEvents && events <= foldMostEvents && bytes <= foldMostBytes
 }

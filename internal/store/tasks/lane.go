@@ -9,12 +9,13 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// A queue has lanes, and a claim goes through them in order. An owner's first waiting tasks of
-// an agent are in lane 0, the next ones in lane 1, and so on, each lane with room for more: so
-// an owner with very many waiting tasks stands in front of another with a few of them alone.
-// Behind tasks that wait in one lane an owner gets no place in an earlier one: its tasks keep
-// their order. One claim in turnEvery begins with another lane than the first, each of them in turn: so every
-// lane is served within turnEvery * (lanes-1) claims, although others keep those before it full.
+// A queue has lanes, and a claim reads them in order. An owner's first waiting tasks of an agent are in lane 0, the
+// next ones in lane 1, and so on; each lane has room for more. So an owner with very many waiting tasks delays other
+// owners only by the few tasks in its first lanes.
+//
+// While an owner has tasks in one lane, its new tasks go into no earlier lane, so they keep their order. One claim in
+// turnEvery begins with another lane than the first, each lane in turn. So every lane is served within turnEvery *
+// (lanes-1) claims, even if the lanes before it stay full.
 const (
 	lanes     = 4
 	turnEvery = 8
@@ -26,16 +27,15 @@ var laneRoom = [lanes - 1]int{4, 28, 224}
 // laneKey names what shares the room in a lane.
 type laneKey struct{ agent, tenant, owner string }
 
-// laner chooses the lane of each new task. It knows what this process has submitted, and when;
-// whether that still waits it tells from the first task of the lane, since a lane is claimed
-// in order. Several replicas give an owner so many times the room.
+// laner chooses the lane of each new task. It knows what this process has submitted, and when. A lane is claimed in
+// order, so the first task of a lane tells which submissions still wait. With n replicas an owner has n times the room.
 type laner struct {
 	mu     sync.Mutex
 	owners map[laneKey]*laneOwner // guarded by mu
 	heads  map[string]*laneHeads  // guarded by mu
 }
 
-// laneOwner is what an owner has submitted, by the local clock.
+// laneOwner records when an owner submitted, by the local clock.
 type laneOwner struct {
 	rings [lanes - 1]ring
 	last  [lanes]time.Time // the newest into each lane
@@ -51,7 +51,7 @@ func (o *laneOwner) lane(h *laneHeads) int {
 	return 0
 }
 
-// maxLaneOwners bounds the memory: those without waiting tasks are forgotten first.
+// maxLaneOwners bounds the memory. Owners without waiting tasks are removed first.
 const maxLaneOwners = 10_000
 
 // ring holds the times of the newest submissions of an owner into one lane, by the local
@@ -77,15 +77,15 @@ func (r *ring) add(t time.Time, room int) {
 	r.next = (r.next + 1) % room
 }
 
-// laneHeads is up to when each lane of a queue has been claimed, by the local clock.
+// laneHeads is the time up to which each lane of a queue has been claimed, by the local clock.
 type laneHeads struct {
 	at      [lanes]time.Time
 	floors  floors
 	polls   db.Polls
-	polling bool // somebody reads them
+	polling bool // a submission is reading them
 }
 
-// headAge is how old a look at the lanes may be when a lane seems to be full.
+// headAge is how old a poll of the lanes may be when a lane seems to be full.
 const headAge = 20 * time.Millisecond
 
 // lane returns the lane of a new task.
@@ -98,9 +98,9 @@ func (s *Store) lane(ctx context.Context, key laneKey) int16 {
 	return lane
 }
 
-// choose takes the first lane with room behind the tasks of the owner that wait. If that is not
-// lane 0 and the queue has not been looked at for a while it declines, unless it must not: the
-// caller looks, while others go by what is known.
+// choose returns the first lane with room that is not before a lane in which the owner has waiting tasks. If that is
+// not lane 0 and the last poll of the queue is old, it returns false, unless must is set: then the caller polls, while
+// other submissions use what is known.
 func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
 	now := time.Now()
 	l.mu.Lock()
@@ -133,7 +133,7 @@ func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
 	return int16(i), true
 }
 
-// forget makes room for one more owner. mu is held.
+// forget makes room for one more owner. The caller holds mu.
 func (l *laner) forget() {
 	if len(l.owners) < maxLaneOwners {
 		return
@@ -144,16 +144,16 @@ func (l *laner) forget() {
 		}
 	}
 	for key := range l.owners {
-		if len(l.owners) < maxLaneOwners*9/10 { // so that it is not searched for each of many
+		if len(l.owners) < maxLaneOwners*9/10 { // remove several at once, so that the next owners need no search
 			return
 		}
 		delete(l.owners, key)
 	}
 }
 
-// poll reads how far the lanes of a queue have been claimed. Who cannot know takes what it
-// knew: a task in the wrong lane is claimed all the same. For that reason it never goes back
-// behind its floors, to rows that were committed late.
+// poll reads how far the lanes of a queue have been claimed. If that fails, submissions use what was known: a task in
+// the wrong lane is claimed all the same. For the same reason it never reads rows that are older than its floors
+// because they were committed late.
 func (l *laner) poll(ctx context.Context, s *Store, agent string) {
 	begin := time.Now()
 	l.mu.Lock()

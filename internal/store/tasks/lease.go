@@ -16,8 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow
-// what the worker appends; they belong to the goroutine that does.
+// Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow what the worker appends;
+// they belong to the goroutine that appends.
 type Lease struct {
 	TaskID      a2a.ID
 	Agent       string
@@ -29,37 +29,39 @@ type Lease struct {
 	Through     int64         // newest message of the client that this run knows of
 	Read        int64         // newest message of the client that an earlier turn has read
 	Left        time.Duration // to the deadline of the turn, by the database's clock; 0: none
-	Until       time.Time     // when it runs out, unless it is renewed; as of the claim or of Hold
+	Until       time.Time     // when it expires, as of the claim or of RenewRemote
 	Checkpoint  a2a.Raw
 	Kept        bool // a checkpoint of the task may be stored: its end deletes it
 	LastSeq     int64
 	Bytes       int64
-	HasPush     bool            // the task had webhooks the last time anybody looked
-	Counted     bool            // it takes one of the runs that its agent may have at once: its end makes room
+	HasPush     bool            // the task had webhooks when it was last read
+	Counted     bool            // it counts towards the runs that its agent may have at once
 	Traceparent a2a.Traceparent // of the client's newest request that had one
 }
 
-// Renewal is what came of the renewal of one lease.
+// Renewal is the result of renewing one lease.
 type Renewal int
 
-// A lease that is Locked is held, or was a moment ago: another transaction has its row.
+// Locked means that another transaction has locked the lease, so it was not renewed. It may still be held.
 const (
 	Lost Renewal = iota
 	Renewed
 	Locked
 )
 
-// Renew extends the leases and returns what came of each. It waits for no row: one that another transaction has
-// locked does not keep the others from being renewed.
+// Renew renews the leases and returns the result for each. It waits for no lock, so a row that another transaction has
+// locked does not delay the others.
 func (s *Store) Renew(ctx context.Context, leases []*Lease, ttl time.Duration) ([]Renewal, error) {
 	ids, epochs := columns(leases)
-	rows, err := dbsqlc.New(s.db.Renews()).LeaseRenew(ctx, dbsqlc.LeaseRenewParams{TaskIds: ids, Epochs: epochs, Ttl: db.PGInterval(ttl)})
+	rows, err := dbsqlc.New(s.db.Renews()).LeaseRenew(ctx, dbsqlc.LeaseRenewParams{
+		TaskIds: ids, Epochs: epochs, Ttl: db.PGInterval(ttl),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", db.Unavailable(err))
 	}
 	type key struct {
 		task  a2a.ID
-		epoch int64 // a run and its successor may be of one worker
+		epoch int64 // one worker may have a run that lost its lease and the run that followed it
 	}
 	found := make(map[key]Renewal, len(rows))
 	for _, r := range rows {
@@ -83,7 +85,7 @@ func columns(leases []*Lease) (ids []pgtype.UUID, epochs []int64) {
 	return ids, epochs
 }
 
-// States returns the states of tasks, for a worker that has lost them. One that is gone is not in it.
+// States returns the states of tasks, for a worker that has lost their leases. Tasks that do not exist are missing.
 func (s *Store) States(ctx context.Context, ids []a2a.ID) (map[a2a.ID]a2a.State, error) {
 	rows, err := dbsqlc.New(s.db.Work()).TaskStates(ctx, db.PGIDs(ids))
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *Store) States(ctx context.Context, ids []a2a.ID) (map[a2a.ID]a2a.State,
 	return out, nil
 }
 
-// CancelMetadata returns what the client said that canceled a task, or nil.
+// CancelMetadata returns the metadata of the request that canceled a task, or nil.
 func (s *Store) CancelMetadata(ctx context.Context, id a2a.ID) (a2a.Raw, error) {
 	body, err := dbsqlc.New(s.db.Work()).EventCancel(ctx, db.PGID(id))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -108,12 +110,13 @@ func (s *Store) CancelMetadata(ctx context.Context, id a2a.ID) (a2a.Raw, error) 
 	return rawjson.Get(body, "metadata"), nil
 }
 
-// Retry gives a task back after a failed attempt, to be claimed again after delay. reason is
-// for the record and for the client. It returns ErrLeaseLost if the lease is no longer held.
+// Retry puts a task back into the queue after a failed attempt, to be claimed after delay. reason goes into the record
+// of attempts and to the client. It returns ErrLeaseLost if the lease is lost.
 func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.Duration) error {
 	n, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (int64, error) {
 		n, err := dbsqlc.New(tx).LeaseRetry(ctx, dbsqlc.LeaseRetryParams{
-			TaskID: db.PGID(l.TaskID), Epoch: l.Epoch, Error: reason, Delay: pgtype.Interval{Microseconds: delay.Microseconds(), Valid: true},
+			TaskID: db.PGID(l.TaskID), Epoch: l.Epoch, Error: reason,
+			Delay: pgtype.Interval{Microseconds: delay.Microseconds(), Valid: true},
 		})
 		if n > 0 && (delay <= 0 || l.Counted) {
 			tx.Wake(wake.Ready(l.Agent))
@@ -129,8 +132,7 @@ func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.D
 	return nil
 }
 
-// Release gives tasks back at once without counting the attempt. Leases that are no longer
-// held are left alone.
+// Release puts tasks back into the queue at once, without counting the attempt. It skips leases that are lost.
 func (s *Store) Release(ctx context.Context, leases []*Lease) error {
 	ids, epochs := columns(leases)
 	_, err := db.Repeat(ctx, s.db, func(int) (none struct{}, err error) {

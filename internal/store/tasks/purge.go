@@ -13,8 +13,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// PurgeFilter says what to remove on request: a task, or all of an owner of a tenant, or those
-// of a context of that owner. A filter that selects everything is refused.
+// PurgeFilter says what to remove: one task, all tasks of an owner of a tenant, or those of a context of that owner. A
+// filter that selects everything is refused.
 type PurgeFilter struct {
 	Task      a2a.ID
 	Tenant    string
@@ -31,9 +31,8 @@ func (f *PurgeFilter) check() error {
 
 const purgePage = 200
 
-// Purge removes tasks and everything about them whatever their state: what still runs is
-// canceled first, and no webhook of theirs starts once it returns. It returns how many there were.
-// It may be repeated after an error.
+// Purge removes tasks in any state and everything about them, and returns how many. Running tasks are canceled first.
+// After it returns, no request to their webhooks starts. It may be repeated after an error.
 func (s *Store) Purge(ctx context.Context, f PurgeFilter) (int, error) {
 	if err := f.check(); err != nil {
 		return 0, err
@@ -44,7 +43,8 @@ func (s *Store) Purge(ctx context.Context, f PurgeFilter) (int, error) {
 		err := s.db.Search(ctx, func(tx *db.Tx) (err error) {
 			q := dbsqlc.New(tx)
 			rows, err = q.PurgeScan(ctx, dbsqlc.PurgeScanParams{
-				After: db.PGID(after), ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID, Max: purgePage,
+				After: db.PGID(after), ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant,
+				Owner: f.Owner, ContextID: f.ContextID, Max: purgePage,
 			})
 			return err
 		})
@@ -88,7 +88,9 @@ func (s *Store) purge(ctx context.Context, rows []dbsqlc.PurgeScanRow) (int, err
 			return 0, err
 		}
 		for _, r := range gone {
-			if err := access.Record(ctx, tx, access.Action{Name: access.ActionTaskPurge, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes}); err != nil {
+			if err := access.Record(ctx, tx, access.Action{
+				Name: access.ActionTaskPurge, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes,
+			}); err != nil {
 				return 0, err
 			}
 		}
@@ -105,7 +107,8 @@ func (s *Store) CountPurge(ctx context.Context, f PurgeFilter) (int64, error) {
 	err := s.db.Search(ctx, func(tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		n, err = q.PurgeCount(ctx, dbsqlc.PurgeCountParams{
-			ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID,
+			ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner,
+			ContextID: f.ContextID,
 		})
 		return err
 	})

@@ -24,9 +24,9 @@ type Head struct {
 	LastSeq   int64
 }
 
-// Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound. A task
-// of another owner is like one that does not exist, also in the time that it takes to find that out. So is
-// one that was answered with a message, or may still be.
+// Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound. A task of another owner is like one that
+// does not exist, also in the time that the answer takes. So is a task that was answered with a message, or may still
+// be.
 func (s *Store) Head(ctx context.Context, c db.Caller, id a2a.ID) (Head, error) {
 	var h Head
 	err := s.db.RepeatRead(ctx, func() error {
@@ -51,15 +51,18 @@ func (s *Store) head(ctx context.Context, c db.Caller, id pgtype.UUID) (dbsqlc.T
 		r, err := dbsqlc.New(s.db.As(c)).TaskHeadSharedForCaller(ctx, id, c.Tenant)
 		return dbsqlc.TaskHeadForCallerRow(r), err
 	}
-	return dbsqlc.New(s.db.As(c)).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: id, Tenant: c.Tenant, Owner: c.Owner})
+	return dbsqlc.New(s.db.As(c)).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{
+		ID: id, Tenant: c.Tenant, Owner: c.Owner,
+	})
 }
 
-// TasksInFlight returns how many tasks of the caller wait for an agent or are with one: up to
-// most, beyond which it does not count.
+// TasksInFlight counts the tasks of the caller that wait for an agent or are with one, up to most.
 func (s *Store) TasksInFlight(ctx context.Context, c db.Caller, most int) (int, error) {
 	var n int64
 	err := s.db.RepeatRead(ctx, func() (err error) {
-		n, err = dbsqlc.New(s.db.As(c)).TaskCountInFlightForCaller(ctx, dbsqlc.TaskCountInFlightForCallerParams{Tenant: c.Tenant, Owner: c.Owner, Max: int32(min(most, 1<<30))})
+		n, err = dbsqlc.New(s.db.As(c)).TaskCountInFlightForCaller(ctx, dbsqlc.TaskCountInFlightForCallerParams{
+			Tenant: c.Tenant, Owner: c.Owner, Max: int32(min(most, 1<<30)),
+		})
 		return err
 	})
 	if err != nil {
@@ -72,8 +75,8 @@ func (s *Store) TasksInFlight(ctx context.Context, c db.Caller, most int) (int, 
 type Want struct {
 	History   *int
 	Artifacts bool
-	// Most is how many bytes the tasks may take together; 0: any number. Where they may take more,
-	// the read ends with a TooMuch.
+	// Most is how many bytes the tasks may take together; 0: no limit. If they may take more, the read fails with a
+	// TooMuch.
 	Most int64
 }
 
@@ -82,7 +85,7 @@ type TooMuch struct{ Bytes int64 } // that they take at most
 
 func (e *TooMuch) Error() string { return fmt.Sprintf("the tasks may take %d bytes", e.Bytes) }
 
-// within returns an error if the tasks that rows are of may take more than the caller wants.
+// within returns an error if the tasks of the rows may take more memory than Most.
 func (w *Want) within(rows []dbsqlc.TaskSnapshotsRow) error {
 	if w.Most <= 0 {
 		return nil
@@ -97,8 +100,8 @@ func (w *Want) within(rows []dbsqlc.TaskSnapshotsRow) error {
 	return nil
 }
 
-// Sizes measures about how many bytes each of these tasks takes when it is read, in the order of ids; 0
-// for one that does not exist. Whoever calls it has checked that the caller may see the tasks.
+// Sizes estimates how many bytes each of these tasks takes when it is read, in the order of ids; 0 for one that does
+// not exist. The caller has checked that the client may see the tasks.
 func (s *Store) Sizes(ctx context.Context, c db.Caller, ids []a2a.ID, w Want) ([]int64, error) {
 	p := dbsqlc.TaskSizesParams{Ids: db.PGIDs(ids), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSizesRow
@@ -122,8 +125,8 @@ func (s *Store) Sizes(ctx context.Context, c db.Caller, ids []a2a.ID, w Want) ([
 
 const allHistory = int64(1) << 60
 
-// Snapshots reads tasks of the caller as of one moment, in the order of ids; one that does
-// not exist, or belongs to another owner, is left out.
+// Snapshots reads tasks of the caller as of one moment, in the order of ids. Tasks that do not exist, or belong to
+// another owner, are missing.
 func (s *Store) Snapshots(ctx context.Context, c db.Caller, ids []a2a.ID, w Want) ([]a2a.Task, error) {
 	read, err := s.snapshots(ctx, dbsqlc.New(s.db.As(c)), ids, w)
 	if err != nil {
@@ -138,8 +141,12 @@ func (s *Store) Snapshots(ctx context.Context, c db.Caller, ids []a2a.ID, w Want
 	return tasks, nil
 }
 
-func (s *Store) snapshots(ctx context.Context, q *dbsqlc.Queries, ids []a2a.ID, w Want) (map[a2a.ID]*taskBuilder, error) {
-	p := dbsqlc.TaskSnapshotsParams{Ids: db.PGIDs(ids), Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts}
+func (s *Store) snapshots(
+	ctx context.Context, q *dbsqlc.Queries, ids []a2a.ID, w Want,
+) (map[a2a.ID]*taskBuilder, error) {
+	p := dbsqlc.TaskSnapshotsParams{
+		Ids: db.PGIDs(ids), Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts,
+	}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.db.RepeatRead(ctx, func() (err error) {
 		rows, err = q.TaskSnapshots(ctx, p)
@@ -154,7 +161,7 @@ func (s *Store) snapshots(ctx context.Context, q *dbsqlc.Queries, ids []a2a.ID, 
 	return build(rows, w), nil
 }
 
-// build puts the rows of tasks together, in whatever order they come.
+// build makes tasks of their rows, which may be in any order.
 func build(rows []dbsqlc.TaskSnapshotsRow, w Want) map[a2a.ID]*taskBuilder {
 	read := make(map[a2a.ID]*taskBuilder)
 	for i := range rows {
@@ -173,7 +180,7 @@ func build(rows []dbsqlc.TaskSnapshotsRow, w Want) map[a2a.ID]*taskBuilder {
 		}
 	}
 	ordered := true
-	each(func(b *taskBuilder, r *dbsqlc.TaskSnapshotsRow) { // those of other tasks may come between
+	each(func(b *taskBuilder, r *dbsqlc.TaskSnapshotsRow) { // rows of other tasks may come between
 		ordered = ordered && (b.newest == nil || order(b.newest, r) <= 0)
 		b.newest = r
 	})
@@ -182,7 +189,7 @@ func build(rows []dbsqlc.TaskSnapshotsRow, w Want) map[a2a.ID]*taskBuilder {
 	}
 	each(func(b *taskBuilder, r *dbsqlc.TaskSnapshotsRow) {
 		b.add(r)
-		r.Body, r.Parts = nil, nil // text was copied out of them: a large task is not there twice
+		r.Body, r.Parts = nil, nil // their text was copied, so a large task is not in memory twice
 	})
 	if w.History != nil {
 		for _, b := range read {
@@ -204,8 +211,7 @@ func (s *Store) Snapshot(ctx context.Context, c db.Caller, id a2a.ID, w Want) (*
 	return s.snapshot(ctx, dbsqlc.New(s.db.As(c)), id, w)
 }
 
-// SnapshotOfAny reads one task, whosever it is, or returns a2a.ErrTaskNotFound: for the
-// operator.
+// SnapshotOfAny reads one task of any owner, for the operator, or returns a2a.ErrTaskNotFound.
 func (s *Store) SnapshotOfAny(ctx context.Context, id a2a.ID, w Want) (*a2a.Task, error) {
 	return s.snapshot(ctx, dbsqlc.New(s.db.Reads()), id, w)
 }
@@ -221,13 +227,13 @@ func (s *Store) snapshot(ctx context.Context, q *dbsqlc.Queries, id a2a.ID, w Wa
 	return read[id].task, nil
 }
 
-// SnapshotAt reads one task as it was when event seq was its newest one, or returns
-// a2a.ErrTaskNotFound if it has no such event. Whatever has happened since, it always
-// returns the same. At the newest event it is what Snapshot returns, but for messages that
-// the client has sent since: they show from the next event on. Whoever calls it has checked
-// that the caller may see the task.
+// SnapshotAt reads one task as it was when event seq was its newest one, or returns a2a.ErrTaskNotFound if it has no
+// such event. The answer never changes. At the newest event it is what Snapshot returns, without messages that the
+// client has sent since: they show from the next event on. The caller has checked that the client may see the task.
 func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*a2a.Task, error) {
-	p := dbsqlc.TaskSnapshotAtParams{ID: db.PGID(id), Seq: seq, Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts}
+	p := dbsqlc.TaskSnapshotAtParams{
+		ID: db.PGID(id), Seq: seq, Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts,
+	}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.db.RepeatRead(ctx, func() error {
 		at, err := dbsqlc.New(s.db.Reads()).TaskSnapshotAt(ctx, p)
@@ -250,20 +256,20 @@ func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*
 	return b.task, nil
 }
 
-// order is the one in which a taskBuilder takes the rows of a task.
+// order compares rows of a task by the order in which a taskBuilder needs them.
 func order(a, b *dbsqlc.TaskSnapshotsRow) int {
 	return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Idx, b.Idx))
 }
 
-// taskBuilder puts the rows of one task together.
+// taskBuilder makes one task of its rows.
 type taskBuilder struct {
-	newest    *dbsqlc.TaskSnapshotsRow // while they are looked at for their order
+	newest    *dbsqlc.TaskSnapshotsRow // while build checks their order
 	task      *a2a.Task
 	statusSeq int64
 	user      []userMessage
 }
 
-// userMessage is where a message of the client stands in the history of a task.
+// userMessage is the position of a client's message in the history of a task.
 type userMessage struct {
 	seq int64
 	at  int
@@ -314,7 +320,8 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 		ids[i] = leases[i].TaskID
 	}
 	read, err := s.snapshots(ctx, dbsqlc.New(s.db.Work()), ids, Want{Artifacts: true})
-	if db.IsCode(err, "57014") { // not CodeUnavailable: one that is too large to be read in time would be tried for ever
+	// not CodeUnavailable: a task that is too large to read in time would be retried for ever
+	if db.IsCode(err, "57014") {
 		return nil, errors.New("read tasks: the statement took too long")
 	}
 	if err != nil {
@@ -328,7 +335,7 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 		}
 		in[i].Task = *b.task
 		for _, m := range b.user {
-			if m.seq > l.Through { // only the client has said more since the claim
+			if m.seq > l.Through { // only the client has sent messages since the claim
 				in[i].Task.History = b.task.History[:m.at:m.at]
 				break
 			}
@@ -352,7 +359,7 @@ type Filter struct {
 	Limit     int
 }
 
-// Position is where a task stands in the list of its owner.
+// Position is the place of a task in the list of its owner.
 type Position struct {
 	ID a2a.ID
 	At time.Time
@@ -362,7 +369,8 @@ type Position struct {
 // how many there are over all pages.
 func (s *Store) Page(ctx context.Context, c db.Caller, f Filter) ([]Position, Total, error) {
 	p := dbsqlc.TaskPageForCallerParams{
-		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State),
+		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID,
+		State: int16(f.State),
 		Since: db.PGTime(f.Since), BeforeAt: db.PGTime(f.BeforeAt), BeforeID: db.PGID(f.BeforeID), Max: int32(f.Limit),
 	}
 	if f.Since.IsZero() {
@@ -390,7 +398,8 @@ func (s *Store) Page(ctx context.Context, c db.Caller, f Filter) ([]Position, To
 		return page, Total{N: len(rows)}, nil // these are all
 	}
 	total := s.total(ctx, c, f, dbsqlc.TaskCountForCallerParams{
-		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
+		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID,
+		State: int16(f.State), Since: p.Since,
 	})
 	total.N = max(total.N, len(rows))
 	return page, total, nil

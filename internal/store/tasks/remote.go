@@ -14,28 +14,28 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// RemoteLease is the lease that a remote worker says it holds. Agents are those that it may work for, with
-// what each grants: the task of another one is not there.
+// RemoteLease is the lease that a remote worker says it has. Agents are those that it may work for, with the terms of
+// each. A task of another agent is not found.
 type RemoteLease struct {
 	Task   a2a.ID
 	Epoch  int64
-	Batch  string // id of what it is about to write; may be empty
+	Batch  string // id of the batch that it is about to write; may be empty
 	Agents map[string]Terms
 }
 
-// Terms is what an agent grants a run.
+// Terms are the times that an agent grants a run.
 type Terms struct {
 	TTL      time.Duration // of a lease
 	Deadline time.Duration // of a turn; 0: none
 }
 
-// RemoteRun is a lease of a remote worker, extended just now.
+// RemoteRun is a lease of a remote worker that was just renewed.
 type RemoteRun struct {
 	Lease
 	ContextID string
 	Silent    time.Duration // since the last event of the task
 	Overdue   bool          // the deadline of the turn has passed
-	Repeat    *Written      // what was written under the id of the batch before
+	Repeat    *Written      // the answer to an earlier batch with the same id
 }
 
 // Written is the answer to a batch.
@@ -44,15 +44,16 @@ type Written struct {
 	Until   time.Time
 }
 
-// RenewRemote extends a lease and reads what the process of its worker would know of the run. It
-// returns ErrLeaseLost if the lease is not held by this epoch, or has run out: one that has
-// is not revived, taken or not.
+// RenewRemote renews a lease and reads what the process of a local worker would know of the run. It returns
+// ErrLeaseLost if this epoch has no lease, or if the lease has expired, even if no other worker has claimed the task.
 func (s *Store) RenewRemote(ctx context.Context, g RemoteLease) (*RemoteRun, error) {
 	p := dbsqlc.LeaseRenewRemoteParams{TaskID: db.PGID(g.Task), Epoch: g.Epoch, BatchID: g.Batch}
 	for agent, terms := range g.Agents {
 		p.Agents, p.Ttls = append(p.Agents, agent), append(p.Ttls, terms.TTL.Milliseconds())
 	}
-	r, err := db.Repeat(ctx, s.db, func(int) (dbsqlc.LeaseRenewRemoteRow, error) { return dbsqlc.New(s.db.Work()).LeaseRenewRemote(ctx, p) })
+	r, err := db.Repeat(ctx, s.db, func(int) (dbsqlc.LeaseRenewRemoteRow, error) {
+		return dbsqlc.New(s.db.Work()).LeaseRenewRemote(ctx, p)
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, db.ErrLeaseLost
 	}
@@ -61,15 +62,20 @@ func (s *Store) RenewRemote(ctx context.Context, g RemoteLease) (*RemoteRun, err
 	}
 	h := &RemoteRun{
 		Lease: Lease{
-			TaskID: g.Task, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: r.Worker, Epoch: g.Epoch, Attempt: int(r.Attempt),
-			Through: r.Through, Until: db.WireTime(r.LeaseUntil), Kept: true, LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush, Counted: r.Counted, Traceparent: a2a.Traceparent(r.Traceparent),
+			TaskID: g.Task, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: r.Worker, Epoch: g.Epoch,
+			Attempt: int(r.Attempt),
+			Through: r.Through, Until: db.WireTime(r.LeaseUntil), Kept: true, LastSeq: r.LastSeq, Bytes: r.Bytes,
+			HasPush: r.HasPush, Counted: r.Counted, Traceparent: a2a.Traceparent(r.Traceparent),
 		},
-		ContextID: r.ContextID, Silent: time.Duration(r.SilentMs) * time.Millisecond, Overdue: r.HasDeadline && r.DeadlineInMs <= 0,
-		Repeat: written(r.BatchSeq, r.BatchUntil),
+		ContextID: r.ContextID, Silent: time.Duration(r.SilentMs) * time.Millisecond,
+		Overdue: r.HasDeadline && r.DeadlineInMs <= 0,
+		Repeat:  written(r.BatchSeq, r.BatchUntil),
 	}
 	if most := g.Agents[r.Agent].Deadline; most > 0 && time.Duration(r.DeadlineInMs)*time.Millisecond > most {
 		err := s.db.RepeatRead(ctx, func() error {
-			return dbsqlc.New(s.db.Work()).DeadlineBound(ctx, dbsqlc.DeadlineBoundParams{TaskID: p.TaskID, Epoch: g.Epoch, Deadline: db.PGInterval(most)})
+			return dbsqlc.New(s.db.Work()).DeadlineBound(ctx, dbsqlc.DeadlineBoundParams{
+				TaskID: p.TaskID, Epoch: g.Epoch, Deadline: db.PGInterval(most),
+			})
 		})
 		if err != nil {
 			return nil, fmt.Errorf("bound a deadline: %w", db.UnavailableToRun(err))
@@ -85,17 +91,16 @@ func written(seq int64, until pgtype.Timestamptz) *Written {
 	return &Written{LastSeq: seq, Until: db.WireTime(until)}
 }
 
-// RunEnd is how a run ended.
+// RunEnd says how a run ended.
 type RunEnd struct {
 	Outcome string // as in the record of attempts
 	At      time.Time
 	LastSeq int64
-	Repeat  *Written // what was written under the id of the batch
+	Repeat  *Written // the answer to an earlier batch with the same id
 }
 
-// EndOfRun tells how a run ended that Hold has found lost. It returns ErrLeaseLost if there is
-// nothing to tell: the task, the epoch or the agent is not known, or the run still counts as
-// running although its lease has run out.
+// EndOfRun reads how a run ended whose lease RenewRemote found lost. It returns ErrLeaseLost if the task, the epoch or
+// the agent does not exist, or if the run has no end yet although its lease has expired.
 func (s *Store) EndOfRun(ctx context.Context, g RemoteLease) (*RunEnd, error) {
 	p := dbsqlc.RunEndedParams{TaskID: db.PGID(g.Task), Epoch: g.Epoch, BatchID: g.Batch}
 	for agent := range g.Agents {
@@ -112,7 +117,9 @@ func (s *Store) EndOfRun(ctx context.Context, g RemoteLease) (*RunEnd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the end of a run: %w", db.UnavailableToRun(err))
 	}
-	return &RunEnd{Outcome: *r.Outcome, At: db.WireTime(r.EndedAt), LastSeq: r.LastSeq, Repeat: written(r.BatchSeq, r.BatchUntil)}, nil
+	return &RunEnd{
+		Outcome: *r.Outcome, At: db.WireTime(r.EndedAt), LastSeq: r.LastSeq, Repeat: written(r.BatchSeq, r.BatchUntil),
+	}, nil
 }
 
 // ArtifactIDs returns the ids of the artifacts that the events of a task after seq after name.
@@ -127,8 +134,7 @@ func (s *Store) ArtifactIDs(ctx context.Context, task a2a.ID, after int64) (ids 
 	return ids, nil
 }
 
-// ForgetBatches drops up to batch ids of batches that are older than that, and returns how
-// many there were.
+// ForgetBatches removes at most batch ids of batches that are older than that, and returns how many.
 func (s *Store) ForgetBatches(ctx context.Context, older time.Duration, batch int) (int, error) {
 	n, err := dbsqlc.New(s.db.Work()).BatchesDelete(ctx, db.PGInterval(older), int32(batch))
 	if err != nil {

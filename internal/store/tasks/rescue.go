@@ -12,21 +12,25 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Policy is what becomes of an agent's tasks whose worker is lost.
+// Policy decides about an agent's tasks whose worker is lost.
 type Policy struct {
 	Agent       string
 	Fate        string // "retry", "fail" or "input-required"
 	MaxAttempts int
 }
 
-// Rescue takes up to batch tasks from workers that are no longer heard of and returns how
-// many there were. Tasks of agents without a policy are tried again, defaultAttempts times. Waits that began in the
-// future, because the clock was set back since, it begins anew.
-// If another process is at it already it does nothing.
+// Rescue ends at most batch expired leases and returns how many. Tasks of agents without a policy are retried, up to
+// defaultAttempts attempts. It also begins waits again that began in the future, because the clock was set back since.
+// If another process is doing this, it does nothing.
 func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
-	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes, Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
+	p := dbsqlc.LeaseRescueParams{
+		Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents,
+		FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes, Agents: []string{}, Policies: []string{},
+		MaxAttempts: []int32{},
+	}
 	for _, pol := range policies {
-		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
+		p.Agents, p.Policies = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate)
+		p.MaxAttempts = append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
 	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (rescued, error) { return s.rescueIn(ctx, tx, p, batch) })
 	if err != nil {
@@ -35,13 +39,15 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 	return out.tasks, s.anchorRest(ctx, out.waits, batch)
 }
 
-// rescued is what the transaction of a rescue has made.
+// rescued is what the transaction of a rescue has changed.
 type rescued struct {
 	tasks int
-	waits int // that WaitsAnchor has made due
+	waits int // that WaitsAnchor has moved
 }
 
-func (s *Store) rescueIn(ctx context.Context, tx *db.Tx, p dbsqlc.LeaseRescueParams, batch int) (out rescued, err error) {
+func (s *Store) rescueIn(
+	ctx context.Context, tx *db.Tx, p dbsqlc.LeaseRescueParams, batch int,
+) (out rescued, err error) {
 	q := dbsqlc.New(tx)
 	free, err := tx.TryChore(ctx, db.ChoreRescue)
 	if err != nil || !free {
@@ -60,7 +66,7 @@ func (s *Store) rescueIn(ctx context.Context, tx *db.Tx, p dbsqlc.LeaseRescuePar
 	var m webhooks.HeadMoves
 	for _, r := range rows {
 		tx.After(func() { s.counters.rescue(r.Fate) })
-		tx.Wake(wake.Ready(r.Agent)) // it waits again, or has made room
+		tx.Wake(wake.Ready(r.Agent)) // the task waits again, or its end lets another run begin
 		if r.Fate != "retry" {
 			s.tell(tx, r.ID.Bytes)
 		}

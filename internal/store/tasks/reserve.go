@@ -9,25 +9,24 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// Slot is room for one run in the worker of this process, held for a task that is about to be
-// made. One of its functions is called, once; neither may block.
+// Slot is a free slot of this process's worker, reserved for a task that is about to be stored. One of its functions is
+// called, once. Neither may block.
 type Slot struct {
 	TTL      time.Duration // of the lease
 	Deadline time.Duration // of the turn; 0: none
 	Start    func(Lease, Input)
-	Release  func() // the task was not made, or the outcome is unknown
+	Release  func() // the task was not stored, or the outcome is unknown
 }
 
-// reservedSlot is a new task that goes to a worker in the statement that makes it, without having
-// waited in the queue.
+// reservedSlot is the slot of a new task that is claimed by the statement that stores it, without waiting in the queue.
 type reservedSlot struct {
 	slot    Slot
-	uid     a2a.ID // of the event by which the claim shows
+	uid     a2a.ID // of the event of the claim
 	started bool   // the run has begun
 }
 
-// reserveSlots asks for room for new tasks. Those with webhooks take the way over the queue: the
-// webhooks are set behind the statement, and the claim must tell them.
+// reserveSlots reserves slots for new tasks. A task with a webhook goes into the queue: the webhook is set after the
+// statement, and the claim must move its head.
 func (s *Store) reserveSlots(items []*submission) []*reservedSlot {
 	slots := make([]*reservedSlot, len(items))
 	for i, it := range items {
@@ -46,8 +45,8 @@ func (t *reservedSlot) param(p *dbsqlc.TaskSubmitParams, i int) {
 	p.Ttls[i], p.Deadlines[i] = t.slot.TTL.Milliseconds(), t.slot.Deadline.Milliseconds()
 }
 
-// leave gives the slots back whose runs have not begun.
-func leave(slots []*reservedSlot) {
+// releaseSlots releases the slots whose runs have not begun.
+func releaseSlots(slots []*reservedSlot) {
 	for _, t := range slots {
 		if t != nil && !t.started {
 			t.slot.Release()
@@ -55,22 +54,25 @@ func leave(slots []*reservedSlot) {
 	}
 }
 
-// start begins the run of a new task that was made at the given time. The commit was acknowledged.
+// start begins the run of a new task that was stored at the given time. The commit was acknowledged.
 func (s *Store) start(t *reservedSlot, it *submission, at time.Time) {
 	t.started = true
 	s.counters.enter(a2a.StateWorking, 1)
-	// What the run sees is what a claim would have read from the tables.
+	// The run gets what a claim would have read from the tables.
 	m := it.Message
 	m.ContextID, m.TaskID, m.Parts = "", "", slices.Clone(m.Parts)
 	working := a2a.Status{State: a2a.StateWorking, Time: at}
 	const seq = 2
-	s.cfg.Committed(it.id, []a2a.Entry{{TaskID: it.id, Seq: seq, UID: t.uid, Time: at, Event: &a2a.StatusUpdate{Status: working}}})
+	s.cfg.Committed(it.id, []a2a.Entry{{
+		TaskID: it.id, Seq: seq, UID: t.uid, Time: at, Event: &a2a.StatusUpdate{Status: working},
+	}})
 	t.slot.Start(Lease{
 		TaskID: it.id, Agent: it.Agent, Tenant: it.Tenant, Owner: it.Owner, Epoch: 1, Attempt: 1, Through: 1,
 		Left: t.slot.Deadline, LastSeq: seq, Bytes: int64(len(it.body)), Traceparent: it.Traceparent,
 	}, Input{
 		Task: a2a.Task{
-			ID: it.id, Agent: it.Agent, ContextID: it.ContextID, Status: working, History: []a2a.Message{m}, CreatedAt: at, LastSeq: seq, LastUID: t.uid,
+			ID: it.id, Agent: it.Agent, ContextID: it.ContextID, Status: working, History: []a2a.Message{m},
+			CreatedAt: at, LastSeq: seq, LastUID: t.uid,
 		},
 		Messages: []a2a.Message{m},
 	})

@@ -15,29 +15,30 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// Retired says what a step of Retire has done.
+// Retired is the result of a step of Retire.
 type Retired struct {
-	Busy    bool      // another process was at it: nothing was looked at
+	Busy    bool      // another process was doing this, and this step did nothing
 	Now     time.Time // by the database
-	At      a2a.ID    // the last task that was looked at; zero: there was none
-	Next    a2a.ID    // where to go on; zero: everything was looked at
+	At      a2a.ID    // the last task that was read; zero: there was none
+	Next    a2a.ID    // where to continue; zero: all tasks were read
 	Deleted int       // tasks
 	Pruned  int       // logs
 	Events  int64     // of these
-	Left    []Ended   // what was looked at and is still there
+	Left    []Ended   // tasks that were read and still exist
 }
 
-// Ended is a task that Retire asks about, or one that it has left, which may not have ended.
+// Ended is a task for which Retire asks decide, or one that it has left, which may not have ended.
 type Ended struct {
 	ID     a2a.ID
 	Agent  string
 	State  a2a.State
 	For    time.Duration // since it ended
-	Pruned bool          // there is nothing to remove of its log
-	Kept   bool          // it would have been removed, but another transaction has locked it or it has something to deliver
+	Pruned bool          // its log has nothing more to remove
+	// it was not removed because another transaction has locked it, or because it has something to deliver
+	Kept bool
 }
 
-// Fate is what becomes of a task that has ended.
+// Fate says what happens to a task that has ended.
 type Fate int
 
 // Fates, the least first.
@@ -47,24 +48,29 @@ const (
 	Delete      // remove everything
 )
 
-// How many tasks a step of Retire looks at, at most, and reads at once: while there is much to
-// remove it reads little more than it removes.
+// How many tasks a step of Retire reads, at most and at once. While there is much to remove, it reads little more than
+// it removes.
 const retireScan, retirePage = 2000, 200
 
-// Retire looks at a bounded number of tasks after after, oldest first, that were made longer
-// than age ago, and removes of those that have ended what decide says. Tasks with something to
-// deliver are left alone, and so are those that another transaction has locked. Each step is one short
-// transaction; only one of all replicas takes it at a time, the others are told that there is
-// nothing to do.
-func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (Retired, error) {
-	out, err := db.InTxWithin(ctx, s.db.Work(), pruneLimit, func(tx *db.Tx) (Retired, error) { return s.retireIn(ctx, tx, after, age, limit, decide) })
+// Retire reads a bounded number of tasks after after, oldest first, that were created longer than age ago. Of those
+// that have ended it removes what decide says. It skips tasks with something to deliver, and those that another
+// transaction has locked. Each step is one short transaction. One replica at a time makes a step; for the others the
+// result is Busy.
+func (s *Store) Retire(
+	ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate,
+) (Retired, error) {
+	out, err := db.InTxWithin(ctx, s.db.Work(), pruneLimit, func(tx *db.Tx) (Retired, error) {
+		return s.retireIn(ctx, tx, after, age, limit, decide)
+	})
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", db.Unavailable(err))
 	}
 	return out, nil
 }
 
-func (s *Store) retireIn(ctx context.Context, tx *db.Tx, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (out Retired, err error) {
+func (s *Store) retireIn(
+	ctx context.Context, tx *db.Tx, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate,
+) (out Retired, err error) {
 	q := dbsqlc.New(tx)
 	if mine, err := tx.TryChore(ctx, db.ChoreRetire); err != nil || !mine {
 		return Retired{Busy: err == nil}, err
@@ -84,19 +90,22 @@ func (s *Store) retireIn(ctx context.Context, tx *db.Tx, after a2a.ID, age time.
 		n := 0
 		for ; n < len(rows) && !d.full(); n++ {
 			r := &rows[n]
-			d.consider(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: now.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
+			d.consider(Ended{
+				ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: now.Sub(r.StatusAt.Time),
+				Pruned: r.FirstSeq >= r.LastSeq,
+			})
 			out.At = r.ID.Bytes
 		}
 		looked, at, out.Next = looked+n, out.At, out.At
 		if len(rows) < retirePage && n == len(rows) {
-			out.Next = a2a.ID{} // these were the last ones
+			out.Next = a2a.ID{} // these were the last tasks
 			break
 		}
 	}
 	return s.carryOut(ctx, tx, &d, out)
 }
 
-// RetireAgain does for tasks that Retire has left what Retire does. Those that are no longer there it leaves out.
+// RetireAgain is Retire for tasks that Retire has left. It skips tasks that no longer exist.
 func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended) Fate) (Retired, error) {
 	out, err := db.InTxWithin(ctx, s.db.Work(), pruneLimit, func(tx *db.Tx) (out Retired, err error) {
 		q := dbsqlc.New(tx)
@@ -109,7 +118,10 @@ func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended
 		}
 		d := decisions{limit: len(ids) + 1, decide: decide}
 		for _, r := range rows {
-			d.consider(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: r.Now.Time.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
+			d.consider(Ended{
+				ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: r.Now.Time.Sub(r.StatusAt.Time),
+				Pruned: r.FirstSeq >= r.LastSeq,
+			})
 		}
 		return s.carryOut(ctx, tx, &d, out)
 	})
@@ -119,7 +131,7 @@ func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended
 	return out, nil
 }
 
-// decisions are what a step of Retire is to do.
+// decisions says what a step of Retire must do.
 type decisions struct {
 	limit       int
 	decide      func(Ended) Fate
@@ -176,10 +188,10 @@ func (s *Store) carryOut(ctx context.Context, tx *db.Tx, d *decisions, out Retir
 	return out, nil
 }
 
-// pruneLimit is how long the events of a batch may take to be put together, of tasks that nobody writes to any more.
+// pruneLimit bounds the statement that folds the artifacts of a batch. It may be long, because these tasks have ended.
 const pruneLimit = 10 * time.Minute
 
-// lockRemovable locks the tasks and returns those that nothing keeps.
+// lockRemovable locks the tasks and returns those that may be removed now.
 func lockRemovable(ctx context.Context, tx *db.Tx, ids []pgtype.UUID) ([]pgtype.UUID, error) {
 	q := dbsqlc.New(tx)
 	if len(ids) == 0 {
@@ -192,7 +204,7 @@ func lockRemovable(ctx context.Context, tx *db.Tx, ids []pgtype.UUID) ([]pgtype.
 	return q.RetireSettled(ctx, locked)
 }
 
-// prune returns those whose log it has removed.
+// prune removes the logs of tasks, and returns the tasks whose log it has removed.
 func (s *Store) prune(ctx context.Context, tx *db.Tx, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
 	q := dbsqlc.New(tx)
 	ids, err := lockRemovable(ctx, tx, ids)
@@ -204,7 +216,7 @@ func (s *Store) prune(ctx context.Context, tx *db.Tx, ids []pgtype.UUID, out *Re
 		return nil, err
 	}
 	if len(unfolded) > 0 {
-		// Among them are those that were too large to be folded when they ended.
+		// Some of them were too large to be folded when they ended.
 		if err := tx.AllowStatements(ctx, pruneLimit); err != nil {
 			return nil, err
 		}
@@ -217,10 +229,13 @@ func (s *Store) prune(ctx context.Context, tx *db.Tx, ids []pgtype.UUID, out *Re
 	}
 	out.Pruned = len(ids)
 	from, to := span(ids)
-	return ids, access.Record(ctx, tx, access.Action{Name: access.ActionLogPrune, Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to}})
+	return ids, access.Record(ctx, tx, access.Action{
+		Name:   access.ActionLogPrune,
+		Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to},
+	})
 }
 
-// drop returns those that it has deleted.
+// drop deletes tasks, and returns those that it has deleted.
 func (s *Store) drop(ctx context.Context, tx *db.Tx, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
 	q := dbsqlc.New(tx)
 	ids, err := lockRemovable(ctx, tx, ids)
@@ -233,7 +248,9 @@ func (s *Store) drop(ctx context.Context, tx *db.Tx, ids []pgtype.UUID, out *Ret
 	}
 	out.Deleted = len(gone)
 	from, to := span(ids)
-	return ids, access.Record(ctx, tx, access.Action{Name: access.ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to}})
+	return ids, access.Record(ctx, tx, access.Action{
+		Name: access.ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to},
+	})
 }
 
 // span returns the first and the last of ids.

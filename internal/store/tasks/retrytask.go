@@ -15,13 +15,13 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// ErrNothingToRetry says that a task goes on, or that it has ended well.
+// ErrNothingToRetry says that a task has not ended, or that it was completed.
 var ErrNothingToRetry = errors.New("only a task that has failed, or was canceled or rejected, is retried")
 
-// RetryTask makes a new task of the input of one that did not end well: of the same tenant,
-// owner, agent and context, with the first message of the old one under a new id, which refers
-// to it. The old task stays as it is; its webhooks are its own. It returns
-// a2a.ErrTaskNotFound, or ErrNothingToRetry with the state.
+// RetryTask creates a new task from one that failed, was canceled or was rejected. The new task has the same tenant,
+// owner, agent and context, and the first message of the old one under a new id, which refers to the old task. The old
+// task does not change, and the new one gets none of its webhooks. It returns a2a.ErrTaskNotFound, or ErrNothingToRetry
+// with the state.
 func (s *Store) RetryTask(ctx context.Context, old a2a.ID) (Submitted, error) {
 	r, err := dbsqlc.New(s.db.Work()).RetrySource(ctx, db.PGID(old))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -41,9 +41,13 @@ func (s *Store) RetryTask(ctx context.Context, old a2a.ID) (Submitted, error) {
 	}
 	id := db.NewTaskID()
 	out, err := s.Submit(ctx, Submission{
-		Caller: db.Caller{Tenant: r.Tenant, Owner: r.Owner}, Agent: r.Agent, NewTask: id, ContextID: r.ContextID, Message: m,
-		Digest: sha256.Sum256(append(old[:], r.Body...)),
-		Action: &access.Action{Name: access.ActionTaskRetry, Tenant: r.Tenant, Owner: r.Owner, Task: old, Detail: map[string]any{"new": id.String()}},
+		Caller: db.Caller{Tenant: r.Tenant, Owner: r.Owner}, Agent: r.Agent, NewTask: id, ContextID: r.ContextID,
+		Message: m,
+		Digest:  sha256.Sum256(append(old[:], r.Body...)),
+		Action: &access.Action{
+			Name: access.ActionTaskRetry, Tenant: r.Tenant, Owner: r.Owner, Task: old,
+			Detail: map[string]any{"new": id.String()},
+		},
 	})
 	if err != nil {
 		return Submitted{}, fmt.Errorf("retry: %w", err)

@@ -35,24 +35,24 @@ type Submission struct {
 	MaxSeq      int64                // messages in the history of the task; 0: no limit
 	Push        *webhooks.NewWebhook // set in the same transaction, in force from the message on; may be nil
 	MaxPushes   int                  // of the task; 0: no limit
-	Traceparent a2a.Traceparent      // of the request; empty: what the task has stays
-	// Undecided says that the agent may answer with a message in place of a new task: no client
-	// sees the task until it has reported something else, or Reveal was called.
+	Traceparent a2a.Traceparent      // of the request; empty: the task keeps the one it has
+	// Undecided says that the agent may answer with a message in place of a new task. No client sees the task until the
+	// agent has reported something else, or Reveal was called.
 	Undecided bool
-	// Action is recorded in the same transaction; nil: nothing is. It is for new tasks.
+	// Action is recorded in the same transaction, if it is not nil. It is for new tasks.
 	Action *access.Action
 }
 
-// Submitted says what became of a Submission. What the message brings about begins after
-// the seq After; of a replay it is the newest one, at which the task is in State.
+// Submitted is the result of a Submission. The events that the message causes come after the seq After. Of a replay,
+// After is the newest event, at which the task is in State.
 type Submitted struct {
 	Task      a2a.ID
 	ContextID string
 	After     int64
 	State     a2a.State
 	Resumed   bool      // the task waited for the message, and event After says that it is submitted again
-	Replay    bool      // the key was used before: nothing was written
-	Undecided bool      // it may still be answered with a message
+	Replay    bool      // the key was used before, and nothing was written
+	Undecided bool      // the answer may still be a message
 	At        time.Time // of a new task: its first status
 	UID       a2a.ID    // of a new task: its first event
 }
@@ -66,22 +66,23 @@ type submission struct {
 	lane   int16
 }
 
-// made is what the transaction of a new task has made of a submission.
+// created is what the transaction of new tasks did with a submission.
 type created struct {
 	ok   bool // false: its key belongs to another task
 	at   time.Time
-	slot *reservedSlot // where it runs; nil: it waits in the queue
+	slot *reservedSlot // where the task runs; nil: it waits in the queue
 }
 
 func submissionSize(s *submission) int { return len(s.body) + 256 }
 
 var errKeyReused = a2a.InvalidParams("", "the Idempotency-Key was used before with another request")
 
-// Submit makes the message durable: as the first of a new task or as the next of an existing
-// one, which then becomes available to a worker if it waited for its client. The same key
-// with the same digest changes nothing and returns the task it made. Errors for the caller:
-// CodeTaskNotFound, CodeTaskTerminal, CodeInvalidParams (context of another task, key used
-// for another request, limits), CodeUnsupportedOperation (Reject).
+// Submit stores the message, as the first of a new task or the next of an existing one. A task that waited for its
+// client goes back into the queue. The same key with the same digest changes nothing and returns the task that the
+// first request created.
+//
+// Errors for the caller: CodeTaskNotFound, CodeTaskTerminal, CodeInvalidParams (context of another task, key used for
+// another request, limits), CodeUnsupportedOperation (Reject).
 func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	sub := &submission{Submission: in, body: appendMessage(nil, &in.Message), uid: db.NewUID()}
 	h := sha256.New()
@@ -110,20 +111,23 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if !m.ok {
 		return s.replay(ctx, sub)
 	}
-	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: m.at, UID: sub.uid}, nil
+	return Submitted{
+		Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: m.at,
+		UID: sub.uid,
+	}, nil
 }
 
-// flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
-// earlier try was committed.
+// flushSubmits is safe to repeat: this process made the ids, so an id that exists means that an earlier try was
+// committed.
 func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]created, error) {
 	ctx, cancel := s.db.Detached(ctx)
 	defer cancel()
 	slots := s.reserveSlots(items)
-	defer leave(slots) // also where it panics
+	defer releaseSlots(slots) // also after a panic
 	p := s.submitParams(items, slots)
 	return db.Repeat(ctx, s.db, func(try int) ([]created, error) {
 		list, err := s.submitRows(ctx, items, slots, p, try == 1)
-		// Items of an earlier try find their own key taken, those without a key their id.
+		// Items of an earlier try find their own key, and those without a key their own id.
 		if try > 1 && err == nil || db.IsCode(err, "23505") {
 			return s.submitted(ctx, items, slots)
 		}
@@ -131,7 +135,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]create
 	})
 }
 
-// tellCreated has the effects of new tasks run after the commit. slots are those that were asked for.
+// tellCreated registers what must happen after the commit of new tasks.
 func (s *Store) tellCreated(tx *db.Tx, items []*submission, list []created) {
 	tx.After(func() { s.counters.submits.add(len(items)) })
 	for i, it := range items {
@@ -158,9 +162,12 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 	n := len(items)
 	p := dbsqlc.TaskSubmitParams{
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
-		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
-		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n), Traceparents: make([]string, n), Undecided: make([]bool, n),
-		Claimed: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(),
+		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n),
+		EventUids:  make([]pgtype.UUID, n),
+		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
+		Traceparents: make([]string, n), Undecided: make([]bool, n),
+		Claimed: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n),
+		Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(),
 	}
 	for i, it := range items {
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = db.PGID(it.id), it.Tenant, it.Owner, it.Agent
@@ -175,9 +182,11 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 	return p
 }
 
-// submitRows runs the statement, in a transaction with the webhooks and actions if there are any. One whose key is taken is
-// not made. It tells of the new tasks only if tell is set: else submitted does.
-func (s *Store) submitRows(ctx context.Context, items []*submission, slots []*reservedSlot, p dbsqlc.TaskSubmitParams, tell bool) ([]created, error) {
+// submitRows runs the statement, in a transaction with the webhooks and actions if there are any. A task whose key
+// exists is not stored. It registers the effects of the new tasks only if tell is set; else submitted does that.
+func (s *Store) submitRows(
+	ctx context.Context, items []*submission, slots []*reservedSlot, p dbsqlc.TaskSubmitParams, tell bool,
+) ([]created, error) {
 	run := db.Autocommit[[]created]
 	if slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
 		run = db.InTx[[]created]
@@ -220,7 +229,9 @@ func submitWith(ctx context.Context, tx *db.Tx, it *submission) error {
 	if it.Undecided {
 		head = 0 // there may be no task to tell of
 	}
-	return webhooks.Set(ctx, tx, webhooks.Setting{Owner: it.Caller, Agent: it.Agent, Task: it.id, Webhook: it.Push, Limit: it.MaxPushes, Head: head})
+	return webhooks.Set(ctx, tx, webhooks.Setting{
+		Owner: it.Caller, Agent: it.Agent, Task: it.id, Webhook: it.Push, Limit: it.MaxPushes, Head: head,
+	})
 }
 
 func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
@@ -231,8 +242,8 @@ func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
 	return at
 }
 
-// submitted finds out which items there are, made by this try or by an earlier one whose answer was lost. One without a
-// key is among them, or the statement was refused for another reason than that it had succeeded before.
+// submitted finds out which items are stored, by this try or by an earlier one whose answer was lost. An item without a
+// key must be among them: if it is not, the statement was refused for another reason than an earlier success.
 func (s *Store) submitted(ctx context.Context, items []*submission, slots []*reservedSlot) ([]created, error) {
 	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]created, error) {
 		q := dbsqlc.New(tx)
@@ -261,10 +272,12 @@ func (s *Store) submitted(ctx context.Context, items []*submission, slots []*res
 	})
 }
 
-// replay answers a submission whose key is taken.
+// replay answers a submission whose key was used before.
 func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
 	out, err := db.Repeat(ctx, s.db, func(int) (Submitted, error) {
-		k, err := dbsqlc.New(s.db.As(sub.Caller)).TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
+		k, err := dbsqlc.New(s.db.As(sub.Caller)).TaskKeyed(ctx, dbsqlc.TaskKeyedParams{
+			Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key,
+		})
 		if err != nil {
 			return Submitted{}, err
 		}
@@ -276,7 +289,8 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 			return Submitted{}, err
 		}
 		return Submitted{
-			Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true, Undecided: undecided(t.Reply, t.State),
+			Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true,
+			Undecided: undecided(t.Reply, t.State),
 		}, nil
 	})
 	if err != nil {
@@ -302,7 +316,9 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 
 func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out Submitted, err error) {
 	q := dbsqlc.New(tx)
-	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: db.PGID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
+	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{
+		ID: db.PGID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared,
+	})
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
 		return out, a2a.ErrTaskNotFound
 	}
@@ -310,7 +326,9 @@ func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out S
 		return out, err
 	}
 	if sub.Key != "" {
-		n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: db.PGID(sub.Task)})
+		n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{
+			Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: db.PGID(sub.Task),
+		})
 		if err != nil {
 			return out, err
 		}
@@ -324,15 +342,17 @@ func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out S
 	state := a2a.State(t.State)
 	if sub.Push != nil {
 		if err := webhooks.Set(ctx, tx, webhooks.Setting{
-			Owner: db.Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: sub.Agent, Task: sub.Task, Webhook: sub.Push, Limit: sub.MaxPushes,
-			From: t.LastSeq, Head: t.LastSeq,
+			Owner: db.Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: sub.Agent, Task: sub.Task, Webhook: sub.Push,
+			Limit: sub.MaxPushes,
+			From:  t.LastSeq, Head: t.LastSeq,
 		}); err != nil {
 			return out, err
 		}
 	}
 	seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
 		ID: db.PGID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
-		Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: db.PGID(sub.uid), Traceparent: string(sub.Traceparent),
+		Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: db.PGID(sub.uid),
+		Traceparent: string(sub.Traceparent),
 	})
 	if err != nil {
 		return out, err
@@ -350,7 +370,7 @@ func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out S
 	return out, m.Move(ctx, tx)
 }
 
-// admit decides on a locked task whether it takes the message.
+// admit decides whether a locked task accepts the message.
 func admit(t *dbsqlc.TaskLockForCallerRow, sub *submission) error {
 	state := a2a.State(t.State)
 	switch {

@@ -1,6 +1,6 @@
 // Package tasks keeps tasks from their submission to their removal: messages, events, the queue, leases, artifacts.
 //
-// It tells webhooks of new events in the transaction that writes them, and everybody else after its commit.
+// It moves the heads of webhooks in the transaction that writes events, and notifies everything else after the commit.
 package tasks
 
 import (
@@ -9,13 +9,13 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// Config says whom the room tells of what. Nil functions do nothing.
+// Config has the functions that the store calls. Nil functions do nothing.
 type Config struct {
-	// Reserve gives a new task of an agent to the worker of this process, if it has room and no
-	// other task waits. It must not block.
+	// Reserve reserves a slot of this process's worker for a new task of an agent, if one is free and no other task
+	// waits. It must not block.
 	Reserve func(agent string) (Slot, bool)
-	// Committed is called after a commit that wrote events of a task, with those events, or
-	// with none where the store does not know them. It must not block, nor change them.
+	// Committed is called after a commit that wrote events of a task, with those events, or with none if the store does
+	// not know them. It must not block, and must not change the events.
 	Committed func(task a2a.ID, events []a2a.Entry)
 }
 
@@ -26,7 +26,8 @@ type Store struct {
 	cfg      Config
 
 	submits *combiner[submission, created]
-	keyed   *combiner[submission, created]        // those with an idempotency key may wait for another's commit
+	// keyed has the submits with an idempotency key: they may wait for the commit of another submit.
+	keyed   *combiner[submission, created]
 	appends [2]*combiner[pendingBatch, *appended] // by task, so that a task's events keep their order
 	laner   laner
 	totals  totals
@@ -34,7 +35,7 @@ type Store struct {
 	counters counters
 }
 
-// New returns the room on a database.
+// New returns the store of tasks on a database.
 func New(conns *db.DB, hooks *webhooks.Store, cfg Config) *Store {
 	if cfg.Reserve == nil {
 		cfg.Reserve = func(string) (Slot, bool) { return Slot{}, false }

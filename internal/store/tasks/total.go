@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// exactTotal is up to how many tasks the total of a list is counted for every page.
+	// exactTotal is the number of tasks up to which every page counts the total of a list.
 	exactTotal = 10_000
-	// totalFor is how long a count beyond that is good. A count of a million takes a tenth of
-	// a second or more: at most once in this time, whoever turns how many pages.
+	// totalFor is how long a larger count is used. Counting a million takes a tenth of a second or more, so it happens
+	// at most once in this time.
 	totalFor = time.Minute
-	// totalsKept is of how many long lists the total is known at a time.
+	// totalsKept bounds the number of long lists whose total is kept.
 	totalsKept = 4096
 )
 
-// countShare is which part of the timeout of statements a count may take: the page that waits for it
-// is there already.
+// countShare is the part of the statement timeout that a count may take, because a page that was read already waits for
+// it.
 const countShare = 3
 
 // Total is how many tasks a list has over all its pages. Of more than 10,000 it may be a minute old.
 type Total struct {
 	N         int
-	Estimated bool // they could not be counted in time: N is what was counted last, or a number that there are at least
+	Estimated bool // the tasks could not be counted in time: N is the last count, or a lower bound
 }
 
 // listKey is a list without its position.
@@ -37,7 +37,7 @@ type listKey struct {
 	since         int64 // microseconds; of no time, 0
 }
 
-// totals remembers how long the long lists are. The zero value is ready.
+// totals keeps the totals of long lists. The zero value is ready.
 type totals struct {
 	mu    sync.Mutex
 	known map[listKey]*total // guarded by mu
@@ -45,12 +45,12 @@ type totals struct {
 
 type total struct {
 	Total
-	at       time.Time // of the count, by this process: it is an age, not a time
-	counting bool      // somebody counts anew; the others take what is known meanwhile
+	at       time.Time // of the count, by the local clock: only its age is used
+	counting bool      // a caller is counting; the others use the old number meanwhile
 }
 
-// recent returns what is known of a list, if that is recent enough. If not, and mine is set,
-// the caller is the one to count and calls found.
+// recent returns the known total of a list, if it is recent enough. Otherwise, if mine is set, the caller must count,
+// and then call found or gaveUp.
 func (t *totals) recent(k listKey) (n Total, ok, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (t *totals) recent(k listKey) (n Total, ok, mine bool) {
 	return have.Total, false, true
 }
 
-// found takes the result of a count.
+// found stores the result of a count.
 func (t *totals) found(k listKey, n Total) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *totals) gaveUp(k listKey) {
 	}
 }
 
-// makeRoom forgets what is no longer good, or else any.
+// makeRoom removes totals that are too old, or else any.
 func (t *totals) makeRoom() {
 	for k, v := range t.known {
 		if time.Since(v.at) >= totalFor {
@@ -106,13 +106,13 @@ func (t *totals) makeRoom() {
 	}
 }
 
-// total returns how long the list is that f selects from: exactly, or as it was within the
-// last minute where that is more than exactTotal. A count that fails, or takes too long, leaves an
-// estimate: the page that it is for is answered all the same, and the next count is a minute away.
+// total returns the length of the list that f selects from: exactly, or, beyond exactTotal, as it was within the last
+// minute. If a count fails or takes too long, the total is an estimate: the page is answered all the same, and the next
+// count comes a minute later.
 func (s *Store) total(ctx context.Context, c db.Caller, f Filter, p dbsqlc.TaskCountForCallerParams) Total {
 	k := listKey{tenant: c.Tenant, owner: c.Owner, agent: f.Agent, ctx: f.ContextID, state: int16(f.State)}
 	if c.Shared {
-		k.owner = "" // which no owner is
+		k.owner = "" // no owner has this name
 	}
 	if !f.Since.IsZero() {
 		k.since = f.Since.UnixMicro()
@@ -158,7 +158,7 @@ func (s *Store) estimate(ctx context.Context, k listKey, n Total, err error) Tot
 	n.Estimated = true
 	if db.IsCode(err, "57014") {
 		s.totals.found(k, n)
-	} else { // what is wrong may be over soon
+	} else { // the failure may be short
 		s.totals.gaveUp(k)
 	}
 	if ctx.Err() == nil {

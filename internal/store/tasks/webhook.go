@@ -14,14 +14,18 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// SetWebhook adds a webhook to a task of the caller, or replaces the one with its id: that one
-// goes on where it stands in the log. It delivers what comes after now. Errors for the
-// caller: CodeTaskNotFound, CodeInvalidParams (more than limit).
-func (s *Store) SetWebhook(ctx context.Context, c db.Caller, agent string, task a2a.ID, p webhooks.NewWebhook, limit int) error {
+// SetWebhook adds a webhook to a task of the caller. It delivers the events from now on. A webhook with the same id is
+// replaced, and the new one continues at its position in the log. Errors for the caller: CodeTaskNotFound,
+// CodeInvalidParams (more than limit).
+func (s *Store) SetWebhook(
+	ctx context.Context, c db.Caller, agent string, task a2a.ID, p webhooks.NewWebhook, limit int,
+) error {
 	push := &p
 	err := db.DoInTx(ctx, s.db.Work(), func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: db.PGID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{
+			ID: db.PGID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared,
+		})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
 			return a2a.ErrTaskNotFound
 		}

@@ -18,10 +18,10 @@ import (
 
 // The methods of this file are for the operator, who sees every tenant.
 
-// ErrNotFound says that there is no such webhook, or no longer.
+// ErrNotFound says that the webhook does not exist, or was deleted.
 var ErrNotFound = errors.New("no such webhook")
 
-// ErrNothingToReplay says that a webhook has delivered all that it was asked to deliver again.
+// ErrNothingToReplay says that no event follows the one after which a webhook was to deliver again.
 var ErrNothingToReplay = errors.New("all of it is delivered")
 
 // Row is a webhook as the operator sees it.
@@ -58,7 +58,8 @@ type Filter struct {
 // List returns webhooks, newest first.
 func (s *Store) List(ctx context.Context, f Filter) ([]Row, error) {
 	p := dbsqlc.PushListParams{
-		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, Origin: f.Origin, State: f.State,
+		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, Origin: f.Origin,
+		State:  f.State,
 		Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()}, Max: int32(f.Limit),
 	}
 	var rows []dbsqlc.PushListRow
@@ -73,18 +74,22 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Row, error) {
 	out := make([]Row, len(rows))
 	for i, r := range rows {
 		out[i] = Row{
-			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, URL: a2a.RedactURL(r.Url), Origin: r.Origin, State: r.State,
-			Reason: r.Reason, Cursor: r.CursorSeq, Head: r.HeadSeq, Attempt: int(r.Attempt), CreatedAt: r.CreatedAt.Time.UTC(),
-			DeletedAt: db.TimeOrZero(r.DeletedAt), OpenUntil: db.TimeOrZero(r.OpenUntil), DisabledAt: db.TimeOrZero(r.DisabledAt),
+			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner,
+			URL: a2a.RedactURL(r.Url), Origin: r.Origin, State: r.State,
+			Reason: r.Reason, Cursor: r.CursorSeq, Head: r.HeadSeq, Attempt: int(r.Attempt),
+			CreatedAt: r.CreatedAt.Time.UTC(),
+			DeletedAt: db.TimeOrZero(r.DeletedAt), OpenUntil: db.TimeOrZero(r.OpenUntil),
+			DisabledAt: db.TimeOrZero(r.DisabledAt),
 		}
-		if r.State == "active" && r.CursorSeq < r.HeadSeq && !r.DeletedAt.Valid && r.NextAttemptAt.InfinityModifier == pgtype.Finite {
+		waits := r.State == "active" && r.CursorSeq < r.HeadSeq && !r.DeletedAt.Valid
+		if waits && r.NextAttemptAt.InfinityModifier == pgtype.Finite {
 			out[i].NextAttemptAt = db.TimeOrZero(r.NextAttemptAt)
 		}
 	}
 	return out, nil
 }
 
-// LedgerEntry is one line of a webhook's ledger.
+// LedgerEntry is one recorded attempt of a webhook, or a skip.
 type LedgerEntry struct {
 	From, Seq int64 // it covers the events after From, up to Seq
 	Outcome   string
@@ -94,7 +99,7 @@ type LedgerEntry struct {
 	Try
 }
 
-// Attempts returns the ledger of a webhook, newest first, or ErrNotFound.
+// Attempts returns the recorded attempts of a webhook, newest first, or ErrNotFound.
 func (s *Store) Attempts(ctx context.Context, row a2a.ID, limit int) ([]LedgerEntry, error) {
 	q := dbsqlc.New(s.db.Work())
 	rows, err := q.PushAttempts(ctx, int32(limit), db.PGID(row))
@@ -110,20 +115,21 @@ func (s *Store) Attempts(ctx context.Context, row a2a.ID, limit int) ([]LedgerEn
 	out := make([]LedgerEntry, len(rows))
 	for i, r := range rows {
 		out[i] = LedgerEntry{
-			From: r.FromSeq, Seq: r.Seq, Outcome: r.Outcome, Attempt: int(r.Attempt), Trigger: r.Trigger, StartedAt: r.StartedAt.Time.UTC(),
+			From: r.FromSeq, Seq: r.Seq, Outcome: r.Outcome, Attempt: int(r.Attempt), Trigger: r.Trigger,
+			StartedAt: r.StartedAt.Time.UTC(),
 			Try: Try{
-				Took: time.Duration(r.DurationMs) * time.Millisecond, RemoteIP: r.RemoteIp, Status: int(r.Status), Class: r.Class, Reason: r.Reason, Answer: r.Answer,
+				Took: time.Duration(r.DurationMs) * time.Millisecond, RemoteIP: r.RemoteIp, Status: int(r.Status),
+				Class: r.Class, Reason: r.Reason, Answer: r.Answer,
 			},
 		}
 	}
 	return out, nil
 }
 
-// Replay delivers again what follows event after, or what is still to be delivered if
-// that is less, and makes a dead or disabled webhook active. The ledger marks tries at what
-// there is now as TriggerManual; the schedule begins anew. A request that is under way is
-// waited for, and not recorded. Of a webhook that has nothing to deliver it returns
-// ErrNothingToReplay.
+// Replay delivers the events after after again, and makes a dead or disabled webhook active. If the webhook has
+// delivered less, it continues from there. Attempts at events that exist now are recorded as TriggerManual, and the
+// schedule starts from the beginning. A request that is being sent ends first, and is not recorded. If the webhook has
+// nothing to deliver, it returns ErrNothingToReplay.
 func (s *Store) Replay(ctx context.Context, row a2a.ID, after int64) error {
 	err := db.DoInTx(ctx, s.db.Work(), func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
@@ -138,7 +144,10 @@ func (s *Store) Replay(ctx context.Context, row a2a.ID, after int64) error {
 		if r.State == "done" {
 			return ErrNothingToReplay
 		}
-		return access.Record(ctx, tx, access.Action{Name: access.ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": r.CursorSeq}})
+		return access.Record(ctx, tx, access.Action{
+			Name: access.ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes,
+			Detail: map[string]any{"webhook": row.String(), "after": r.CursorSeq},
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("replay webhook: %w", db.Unavailable(err))
@@ -146,8 +155,8 @@ func (s *Store) Replay(ctx context.Context, row a2a.ID, after int64) error {
 	return nil
 }
 
-// EnableDestination lets a destination that rests or is disabled be called again at once. It
-// reports whether there was anything to mend.
+// EnableDestination closes the circuit breaker of a destination and enables it, so that it is called again at once. It
+// reports whether that changed anything.
 func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
 	n, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (int64, error) {
 		q := dbsqlc.New(tx)
@@ -159,7 +168,9 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 		if err := q.PushListDue(ctx, tenant, origin); err != nil {
 			return n, err
 		}
-		return n, access.Record(ctx, tx, access.Action{Name: access.ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})
+		return n, access.Record(ctx, tx, access.Action{
+			Name: access.ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin},
+		})
 	})
 	if err != nil {
 		return false, fmt.Errorf("enable destination: %w", db.Unavailable(err))
@@ -169,15 +180,14 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 
 // SweepPolicy says what Sweep removes.
 type SweepPolicy struct {
-	Keep   time.Duration // age of failed tries, answers and deleted webhooks; 0: for ever
+	Keep   time.Duration // age of failed attempts, answers and deleted webhooks; 0: for ever
 	Forget time.Duration // age of the first failure of a destination that is no longer called
 	Batch  int           // rows of each kind at once
 }
 
-// Sweep removes a batch of what is old: failed tries, the answers to others, webhooks
-// that were deleted, and the breakers of destinations that are well or no longer called. It
-// reports whether there may be more. What is under way or settled stays. If another process
-// is at it already it does nothing.
+// Sweep removes a batch of old rows: failed attempts, stored answers, deleted webhooks, and the breakers of
+// destinations that do not fail or are no longer called. It reports whether there may be more. If another process is
+// doing this, it does nothing.
 func (s *Store) Sweep(ctx context.Context, w SweepPolicy) (more bool, err error) {
 	more, err = db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (bool, error) {
 		q := dbsqlc.New(tx)
@@ -201,10 +211,12 @@ func (s *Store) Sweep(ctx context.Context, w SweepPolicy) (more bool, err error)
 	return more, nil
 }
 
-// Reseal hands the secrets of every webhook to reseal, which returns what to store in their
-// place, and returns how many webhooks were changed. What reseal refuses is left as it is,
-// and named in the error when the others are done. It may be repeated.
-func (s *Store) Reseal(ctx context.Context, reseal func(row a2a.ID, s Secrets) (again Secrets, changed bool, err error)) (int, error) {
+// Reseal calls reseal with the secrets of every webhook and stores what it returns. It returns how many webhooks were
+// changed. Secrets for which reseal fails stay as they are, and the error names them after the others are done. It may
+// be repeated.
+func (s *Store) Reseal(
+	ctx context.Context, reseal func(row a2a.ID, s Secrets) (again Secrets, changed bool, err error),
+) (int, error) {
 	const page = 500
 	q := dbsqlc.New(s.db.Work())
 	changed := 0
@@ -216,7 +228,9 @@ func (s *Store) Reseal(ctx context.Context, reseal func(row a2a.ID, s Secrets) (
 		}
 		for _, r := range rows {
 			after = r.ID.Bytes
-			s, differ, err := reseal(after, Secrets{URL: r.Url, Token: r.Token, Credentials: r.Credentials, Query: r.Query})
+			s, differ, err := reseal(after, Secrets{
+				URL: r.Url, Token: r.Token, Credentials: r.Credentials, Query: r.Query,
+			})
 			if err != nil {
 				refused = append(refused, fmt.Errorf("reseal webhook %s: %w", after, err))
 				continue

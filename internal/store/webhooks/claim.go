@@ -14,13 +14,13 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks/dbsqlc"
 )
 
-// How much a claim of webhooks looks at, whatever waits.
+// How much a claim of webhooks reads, however much waits.
 const (
 	pushFront   = 64   // webhooks that are ready, the oldest of all tenants
 	pushEach    = 8    // the oldest of one tenant, or of one list
 	pushLists   = 16   // lists of destinations
-	pushTenants = 64   // tenants, where more is ready than pushFront
-	pushKnown   = 4096 // tenants that one look reads
+	pushTenants = 64   // tenants, if more than pushFront webhooks are ready
+	pushKnown   = 4096 // tenants that one poll reads
 	pushParks   = 1000 // webhooks to park at once
 	pushRounds  = 64   // rounds that claim nothing, but park or take turns
 )
@@ -28,9 +28,9 @@ const (
 // originClass is the class of advisory locks of the claims for one origin.
 const originClass = 0x61326170 // "a2ap"
 
-// Claim gives the process up to limit due webhooks, at most perOrigin at once to one
-// destination over all processes, each for the time of lease. It may leave some that are due:
-// call it until it returns none. Claims for different origins do not wait for each other.
+// Claim claims at most limit due webhooks for the time of lease, at most perOrigin at once for one destination over all
+// processes. It may leave some that are due: call it until it returns none. Claims for different origins do not wait
+// for each other.
 func (s *Store) Claim(ctx context.Context, limit, perOrigin int, lease time.Duration) ([]Delivery, error) {
 	c := claimer{s: s, limit: limit, perOrigin: perOrigin, lease: lease}
 	for range pushRounds {
@@ -45,7 +45,7 @@ func (s *Store) Claim(ctx context.Context, limit, perOrigin int, lease time.Dura
 		case c.moved:
 			c.wait = ""
 		case c.taken != "" && c.wait == "":
-			c.wait = c.taken // another claim had it and may not have filled it
+			c.wait = c.taken // another claim had locked it, and may not have filled it
 		default:
 			return nil, nil
 		}
@@ -61,15 +61,15 @@ type claimer struct {
 	lease     time.Duration
 
 	floor pgtype.Timestamptz
-	wait  string // origin to wait for; empty: for none
+	wait  string // origin to wait for; empty: none
 
 	// Of the newest round.
-	taken string // an origin that another claim was at
-	moved bool   // the next round sees others
+	taken string // an origin that another claim had locked
+	moved bool   // the next round reads other webhooks
 }
 
-// round looks at the oldest webhooks, parks those of destinations that can take nothing, and
-// claims what it can of the others.
+// round reads the oldest webhooks, parks those of destinations that can take nothing, and claims as many of the others
+// as it may.
 func (c *claimer) round(ctx context.Context) ([]Delivery, error) {
 	poll, err := c.s.pushes.poll(ctx, c.s)
 	if err != nil {
@@ -81,11 +81,13 @@ func (c *claimer) round(ctx context.Context) ([]Delivery, error) {
 	}
 	c.floor = poll.floor
 	front := dbsqlc.PushFrontParams{
-		Floor: c.floor, Most: pushFront, Each: int32(max(pushEach, c.perOrigin)), Tenants: c.s.turns.turn(ctx, c.s), ListTenants: []string{}, ListOrigins: []string{},
+		Floor: c.floor, Most: pushFront, Each: int32(max(pushEach, c.perOrigin)), Tenants: c.s.turns.turn(ctx, c.s),
+		ListTenants: []string{}, ListOrigins: []string{},
 	}
 	for _, l := range poll.lists {
 		if !l.Blocked {
-			front.ListTenants, front.ListOrigins = append(front.ListTenants, l.Tenant), append(front.ListOrigins, l.Origin)
+			front.ListTenants = append(front.ListTenants, l.Tenant)
+			front.ListOrigins = append(front.ListOrigins, l.Origin)
 		}
 	}
 	rows, err := dbsqlc.New(c.s.db.Work()).PushFront(ctx, front)
@@ -117,21 +119,22 @@ func (c *claimer) round(ctx context.Context) ([]Delivery, error) {
 		return out, err
 	}
 	if err := c.park(ctx, full); err != nil {
-		c.s.db.Logger().WarnContext(ctx, "park webhooks", "err", err) // what was claimed is claimed
+		c.s.db.Logger().WarnContext(ctx, "park webhooks", "err", err) // the claim itself is committed
 	}
 	return out, nil
 }
 
-// pushClaimed is what the transaction of a claim has made.
+// pushClaimed is the result of the transaction of a claim.
 type pushClaimed struct {
 	rows  []Delivery
-	mine  map[string]bool // origins of which it had the lock
-	taken string          // the last of those that another process has
+	mine  map[string]bool // origins that it had locked
+	taken string          // the last origin that another process had locked
 }
 
-// claim takes what it can of webhooks, and returns those that are left of origins that it
-// could fill.
-func (c *claimer) claim(ctx context.Context, open []dbsqlc.PushFrontRow) (out []Delivery, full []dbsqlc.PushFrontRow, err error) {
+// claim claims as many webhooks as it may. It returns as full the rest of those whose origins it has filled.
+func (c *claimer) claim(
+	ctx context.Context, open []dbsqlc.PushFrontRow,
+) (out []Delivery, full []dbsqlc.PushFrontRow, err error) {
 	var origins []string
 	for _, r := range open {
 		origins = append(origins, r.Origin)
@@ -187,7 +190,7 @@ func (c *claimer) claim(ctx context.Context, open []dbsqlc.PushFrontRow) (out []
 	return claimed.rows, full, nil
 }
 
-// claimThese claims webhooks and settles what each delivers.
+// claimThese claims webhooks and chooses what each delivers.
 func claimThese(ctx context.Context, tx *db.Tx, p dbsqlc.PushClaimParams) ([]Delivery, error) {
 	q := dbsqlc.New(tx)
 	rows, err := q.PushClaim(ctx, p)
@@ -210,16 +213,19 @@ func claimThese(ctx context.Context, tx *db.Tx, p dbsqlc.PushClaimParams) ([]Del
 	for i, r := range rows {
 		t := target[r.ID.Bytes]
 		out[i] = Delivery{
-			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, URL: r.Url, Origin: r.Origin,
-			Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Query: r.Query, Version: r.WireVersion, Cursor: r.CursorSeq,
-			Seq: t.TargetSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch, Manual: r.Manual, Traceparent: a2a.Traceparent(t.Traceparent),
+			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner,
+			Agent: r.Agent, URL: r.Url, Origin: r.Origin,
+			Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Query: r.Query, Version: r.WireVersion,
+			Cursor: r.CursorSeq,
+			Seq:    t.TargetSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch, Manual: r.Manual,
+			Traceparent: a2a.Traceparent(t.Traceparent),
 		}
 	}
 	return out, nil
 }
 
-// park puts webhooks into the lists of their destinations, with others of these that are ready. It holds
-// locks of lists alone when it waits for one, in their order.
+// park puts webhooks into the lists of their destinations, with other ready webhooks of the same destinations. While it
+// waits for the lock of a list, it holds only locks of lists, which are locked in one order.
 func (c *claimer) park(ctx context.Context, rows []dbsqlc.PushFrontRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -247,8 +253,8 @@ func (c *claimer) park(ctx context.Context, rows []dbsqlc.PushFrontRow) error {
 	return nil
 }
 
-// tend puts off the next look at lists whose destinations can take nothing, and at all of them if
-// others wait for their turn, and removes those that are empty.
+// tend delays the next poll of lists whose destinations can take nothing, and of all lists if others wait for their
+// turn. It removes empty lists.
 func (c *claimer) tend(ctx context.Context, lists []dbsqlc.PushPollRow, rows []dbsqlc.PushFrontRow) error {
 	turns := len(lists) == pushLists
 	filled := map[[2]string]bool{}
@@ -287,14 +293,14 @@ func (c *claimer) drop(ctx context.Context, tenant, origin string) error {
 	})
 }
 
-// tenantTurns are the tenants that take turns while more webhooks are ready than one claim
-// looks at: the oldest of all may all be one tenant's.
+// tenantTurns has the tenants that take turns while more webhooks are ready than one claim reads. Without turns, the
+// oldest could all belong to one tenant.
 type tenantTurns struct {
 	mu      sync.Mutex
 	crowded bool     // guarded by mu
-	tenants []string // guarded by mu; with ready webhooks, as of the last look
+	tenants []string // guarded by mu; with ready webhooks, as of the last poll
 	at      int      // guarded by mu; whose turn it is
-	after   string   // guarded by mu; where the next look begins
+	after   string   // guarded by mu; where the next poll begins
 	look    db.Polls // guarded by mu
 }
 
@@ -304,12 +310,12 @@ func (t *tenantTurns) set(crowded bool) {
 	t.crowded = crowded
 }
 
-// turn returns the tenants whose turn it is, none while there is no crowd.
+// turn returns the tenants whose turn it is; none while few webhooks are ready.
 func (t *tenantTurns) turn(ctx context.Context, s *Store) []string {
 	t.mu.Lock()
 	begin, look, after := time.Now(), t.crowded, t.after
 	if look = look && t.look.Due(begin); look {
-		t.look.Next = begin.Add(db.FloorsAge) // one looks
+		t.look.Next = begin.Add(db.FloorsAge) // only one caller polls
 	}
 	t.mu.Unlock()
 	if look {

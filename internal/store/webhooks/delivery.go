@@ -16,7 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Delivery is one webhook with what it has to deliver: its task as of Seq.
+// Delivery is one webhook and what it must deliver: its task as of Seq.
 type Delivery struct {
 	Row         a2a.ID
 	Task        a2a.ID
@@ -31,23 +31,24 @@ type Delivery struct {
 	Credentials []byte // encrypted
 	Query       []byte // of URL, encrypted; nil: URL is whole
 	Version     int16
-	Cursor      int64 // events up to it are settled
+	Cursor      int64 // events up to it were delivered or skipped
 	Seq         int64 // the delivery covers the events after Cursor, up to it; the same on every retry
-	Attempt     int   // failed tries so far
+	Attempt     int   // failed attempts so far
 	Epoch       int64
 	Manual      bool            // an operator asked for it
 	Traceparent a2a.Traceparent // of the client's newest request that had one
 }
 
-// Renew extends the leases of deliveries and returns the rows of those that are held for
-// that long from when it was called. One that is not among them may be held still: it stands
-// till its lease runs out.
+// Renew renews the leases of deliveries and returns the rows of those that it renewed. Another delivery may still have
+// its lease, until that expires.
 func (s *Store) Renew(ctx context.Context, held []*Delivery, lease time.Duration) ([]a2a.ID, error) {
 	ids, epochs := make([]pgtype.UUID, len(held)), make([]int64, len(held))
 	for i, d := range held {
 		ids[i], epochs[i] = db.PGID(d.Row), d.Epoch
 	}
-	rows, err := dbsqlc.New(s.db.Renews()).PushRenew(ctx, dbsqlc.PushRenewParams{Ids: ids, Epochs: epochs, Lease: db.PGInterval(lease)})
+	rows, err := dbsqlc.New(s.db.Renews()).PushRenew(ctx, dbsqlc.PushRenewParams{
+		Ids: ids, Epochs: epochs, Lease: db.PGInterval(lease),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("renew webhooks: %w", db.Unavailable(err))
 	}
@@ -58,13 +59,13 @@ func (s *Store) Renew(ctx context.Context, held []*Delivery, lease time.Duration
 	return out, nil
 }
 
-// What made a try: the schedule, or an operator who asked for a replay.
+// What caused an attempt: the schedule, or an operator who asked for a replay.
 const (
 	TriggerAuto   = "auto"
 	TriggerManual = "manual"
 )
 
-// Try is what one request to a webhook came to, for the ledger.
+// Try is the result of one request to a webhook, for the record of attempts.
 type Try struct {
 	Took     time.Duration
 	RemoteIP string
@@ -77,7 +78,8 @@ type Try struct {
 func (s *Store) writeTry(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, outcome string) error {
 	q := dbsqlc.New(tx)
 	p := dbsqlc.PushAttemptInsertParams{
-		PushID: db.PGID(d.Row), TaskID: db.PGID(d.Task), FromSeq: d.Cursor, Seq: d.Seq, Outcome: outcome, Attempt: int32(d.Attempt + 1), Trigger: TriggerAuto,
+		PushID: db.PGID(d.Row), TaskID: db.PGID(d.Task), FromSeq: d.Cursor, Seq: d.Seq, Outcome: outcome,
+		Attempt: int32(d.Attempt + 1), Trigger: TriggerAuto,
 		DurationMs: int32(t.Took.Milliseconds()),
 	}
 	if d.Manual {
@@ -101,15 +103,15 @@ func (s *Store) writeTry(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, ou
 	return q.PushAttemptInsert(ctx, p)
 }
 
-// RecordDelivery records that the webhook's server took the delivery. It returns ErrLeaseLost,
-// having recorded nothing, if another process has the webhook by now, or if its client has
-// set it again: then it is free at once.
+// RecordDelivery records that the webhook's server accepted the delivery. It returns ErrLeaseLost, and has recorded
+// nothing, if another replica has the webhook now, or if its client has set it again. In the second case the webhook is
+// free at once.
 func (s *Store) RecordDelivery(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
 	return s.recordDelivered(ctx, d, t, terminal, "delivered")
 }
 
-// RecordSkip records that the webhook's server does not want this delivery, and continues
-// after it. The errors are those of RecordDelivery.
+// RecordSkip records that the webhook's server refused this delivery, which is not repeated. The errors are those of
+// RecordDelivery.
 func (s *Store) RecordSkip(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
 	return s.recordDelivered(ctx, d, t, terminal, "skipped")
 }
@@ -118,7 +120,9 @@ func (s *Store) recordDelivered(ctx context.Context, d *Delivery, t *Try, termin
 	seq := &d.Seq
 	err := db.DoInTx(ctx, s.db.Work(), func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
-		more, err := q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: db.PGID(d.Row), Epoch: d.Epoch, Seq: seq, Terminal: terminal})
+		more, err := q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{
+			ID: db.PGID(d.Row), Epoch: d.Epoch, Seq: seq, Terminal: terminal,
+		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return errReplaced
 		}
@@ -142,10 +146,10 @@ func (s *Store) recordDelivered(ctx context.Context, d *Delivery, t *Try, termin
 	return nil
 }
 
-// errReplaced says that the webhook is another process's by now, or was set again.
+// errReplaced says that another replica has the webhook now, or that its client has set it again.
 var errReplaced = errors.New("webhook replaced")
 
-// replaced frees a webhook of which nothing was recorded, and returns ErrLeaseLost.
+// replaced releases a webhook for which nothing was recorded, and returns ErrLeaseLost.
 func (s *Store) replaced(ctx context.Context, d *Delivery) error {
 	if err := s.release(ctx, d, wake.Webhooks); err != nil {
 		return err
@@ -153,7 +157,8 @@ func (s *Store) replaced(ctx context.Context, d *Delivery) error {
 	return db.ErrLeaseLost
 }
 
-// destinationUp closes the breaker of a destination that answers. If it had failed, what is parked there may go on.
+// destinationUp closes the breaker of a destination that answers. If it had failed, its parked webhooks may be
+// delivered again.
 func destinationUp(ctx context.Context, tx *db.Tx, d *Delivery) error {
 	q := dbsqlc.New(tx)
 	n, err := q.DestinationUp(ctx, d.Tenant, d.Origin)
@@ -172,16 +177,16 @@ type Breaker struct {
 	DisableAfter time.Duration
 }
 
-// Failure is what becomes of a webhook after a failed try. With a Fate ("dead" or
-// "disabled") there is no next one.
+// Failure says what happens to a webhook after a failed attempt. With a Fate ("dead" or "disabled") there is no next
+// attempt.
 type Failure struct {
 	Delay   time.Duration
 	Fate    string
-	Breaker *Breaker // nil: the destination is not to blame
+	Breaker *Breaker // nil: the destination is not the cause
 }
 
-// RecordFailure records a failed try, and reports whether the destination is disabled. The errors
-// are those of RecordDelivery.
+// RecordFailure records a failed attempt, and reports whether the destination is disabled. The errors are those of
+// RecordDelivery.
 func (s *Store) RecordFailure(ctx context.Context, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
 	disabled, err = db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (bool, error) { return s.failedIn(ctx, tx, d, t, f) })
 	if errors.Is(err, errReplaced) {
@@ -196,7 +201,8 @@ func (s *Store) RecordFailure(ctx context.Context, d *Delivery, t *Try, f Failur
 func (s *Store) failedIn(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
 	q := dbsqlc.New(tx)
 	n, err := q.PushFailed(ctx, dbsqlc.PushFailedParams{
-		ID: db.PGID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
+		ID: db.PGID(d.Row), Epoch: d.Epoch, Seq: &d.Seq,
+		Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
 	})
 	if err != nil {
 		return false, err
@@ -210,7 +216,7 @@ func (s *Store) failedIn(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, f 
 	if f.Breaker == nil && t.Status == 0 {
 		return false, nil
 	}
-	if f.Breaker == nil { // it answers: what is wrong is this webhook alone
+	if f.Breaker == nil { // the destination answers: only this webhook has a problem
 		return false, destinationUp(ctx, tx, d)
 	}
 	before, err := q.DestinationLock(ctx, d.Tenant, d.Origin)
@@ -218,8 +224,9 @@ func (s *Store) failedIn(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, f 
 		return false, err
 	}
 	down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
-		Tenant: d.Tenant, Origin: d.Origin, LastError: t.Reason, MaxFails: int32(f.Breaker.Fails), FirstOpen: db.PGInterval(f.Breaker.FirstOpen),
-		MaxOpen: db.PGInterval(f.Breaker.MaxOpen), DisableAfter: db.PGInterval(f.Breaker.DisableAfter),
+		Tenant: d.Tenant, Origin: d.Origin, LastError: t.Reason, MaxFails: int32(f.Breaker.Fails),
+		FirstOpen: db.PGInterval(f.Breaker.FirstOpen),
+		MaxOpen:   db.PGInterval(f.Breaker.MaxOpen), DisableAfter: db.PGInterval(f.Breaker.DisableAfter),
 	})
 	if err != nil {
 		return false, err
@@ -227,10 +234,12 @@ func (s *Store) failedIn(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, f 
 	if !down.Disabled || before {
 		return down.Disabled, nil
 	}
-	return true, access.Record(ctx, tx, access.Action{Name: access.ActionPushDisable, Tenant: d.Tenant, Detail: map[string]any{"destination": d.Origin}})
+	return true, access.Record(ctx, tx, access.Action{
+		Name: access.ActionPushDisable, Tenant: d.Tenant, Detail: map[string]any{"destination": d.Origin},
+	})
 }
 
-// Release gives a webhook back untried.
+// Release ends the lease of a webhook without an attempt.
 func (s *Store) Release(ctx context.Context, d *Delivery) error { return s.release(ctx, d) }
 
 func (s *Store) release(ctx context.Context, d *Delivery, wakes ...string) error {

@@ -12,7 +12,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks/dbsqlc"
 )
 
-// claimFloor is the next_attempt_at below which no webhook was seen that has something to deliver. Every claim moves it on.
+// claimFloor is the next_attempt_at below which no webhook was seen that has something to deliver. Every claim moves it
+// on.
 type claimFloor struct {
 	mu      sync.Mutex
 	at      time.Time // guarded by mu
@@ -27,8 +28,8 @@ type poll struct {
 	lists []dbsqlc.PushPollRow
 }
 
-// poll reads it, from the floor, or from the start if it is time for that. If that cannot be done the floor is good as it is. No
-// statement runs under the mutex: one that gets no answer would keep every claim waiting.
+// poll reads from the floor, or from the start if it is time for that. If the read fails, the floor stays. No statement
+// runs under the mutex: without an answer it would delay every claim.
 func (f *claimFloor) poll(ctx context.Context, s *Store) (poll, error) {
 	if begin := time.Now(); f.begin(begin) {
 		out, err := f.pollFrom(ctx, s, time.Time{}, &begin)
@@ -43,7 +44,8 @@ func (f *claimFloor) poll(ctx context.Context, s *Store) (poll, error) {
 	return f.pollFrom(ctx, s, at, nil)
 }
 
-// pollFrom reads from a floor, and puts the floor where the first webhook is. whole is when a poll from the start began.
+// pollFrom reads from a floor, and puts the floor where the first webhook is. whole is when a poll from the start
+// began.
 func (f *claimFloor) pollFrom(ctx context.Context, s *Store, from time.Time, whole *time.Time) (out poll, err error) {
 	err = errors.New("the poll did not end")
 	var at time.Time

@@ -1,5 +1,5 @@
-// Package webhooks keeps the webhooks of tasks: where each stands in the log of its task, what was tried, and how their destinations
-// answer. It knows nothing of requests over HTTP.
+// Package webhooks stores the webhooks of tasks: the position of each in the log of its task, the attempts, and how
+// destinations answer. It knows nothing of HTTP requests.
 package webhooks
 
 import "github.com/a2ad/a2ad/internal/store/db"
@@ -11,5 +11,5 @@ type Store struct {
 	turns  tenantTurns
 }
 
-// New returns the room on a database.
+// New returns the store of webhooks on a database.
 func New(conns *db.DB) *Store { return &Store{db: conns} }

@@ -13,8 +13,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// NewWebhook is a webhook to be set. Seal encrypts its secrets for storage; it is given the
-// row's id, to which the encrypted bytes are bound.
+// NewWebhook is a webhook to be set. Seal encrypts its secrets for storage; the encrypted bytes are bound to the row's
+// id.
 type NewWebhook struct {
 	ConfigID string
 	URL      string
@@ -26,7 +26,7 @@ type NewWebhook struct {
 	SealURL func(row a2a.ID) (url string, query []byte, err error)
 }
 
-// sealed returns what is stored of the URL and the secrets.
+// sealed returns the URL and the secrets in the form that is stored.
 func (p *NewWebhook) sealed(row a2a.ID) (s Secrets, err error) {
 	if s.Token, s.Credentials, err = p.Seal(row); err != nil {
 		return s, err
@@ -37,7 +37,7 @@ func (p *NewWebhook) sealed(row a2a.ID) (s Secrets, err error) {
 	return s, err
 }
 
-// Secrets are the URL of a webhook and what of it is stored encrypted.
+// Secrets are the URL of a webhook and its parts that are stored encrypted.
 type Secrets struct {
 	URL         string // ends in a2a.RedactedQuery if there is a Query
 	Token       []byte
@@ -45,16 +45,16 @@ type Secrets struct {
 	Query       []byte
 }
 
-// Webhook is a webhook as its client may see it: without secrets, of which the query of its URL is one.
+// Webhook is a webhook as its client may see it: without secrets. The query of its URL is a secret.
 type Webhook struct {
 	Row       a2a.ID
 	ConfigID  string
 	URL       string
 	Schemes   []string
-	CreatedAt time.Time // with Row its place in the list
+	CreatedAt time.Time // with Row, its position in the list
 }
 
-// Setting is a webhook to be set, with what the transaction knows of its task.
+// Setting is a webhook to be set, with the facts of its task.
 type Setting struct {
 	Owner   db.Caller // of the task, whichever caller of the tenant sets it
 	Agent   string
@@ -66,11 +66,13 @@ type Setting struct {
 	Ended   bool  // the task has ended
 }
 
-// Set adds or replaces a webhook of a task that the transaction has locked or made.
+// Set adds or replaces a webhook of a task that the transaction has locked or inserted.
 func Set(ctx context.Context, tx *db.Tx, in Setting) error {
 	q := dbsqlc.New(tx)
 	p := in.Webhook
-	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: db.PGID(in.Task), Tenant: in.Owner.Tenant, Owner: in.Owner.Owner})
+	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{
+		TaskID: db.PGID(in.Task), Tenant: in.Owner.Tenant, Owner: in.Owner.Owner,
+	})
 	if err != nil {
 		return err
 	}
@@ -96,7 +98,8 @@ func Set(ctx context.Context, tx *db.Tx, in Setting) error {
 		return err
 	}
 	err = q.PushInsert(ctx, dbsqlc.PushInsertParams{
-		ID: db.PGID(row), TaskID: db.PGID(in.Task), ConfigID: p.ConfigID, Tenant: in.Owner.Tenant, Owner: in.Owner.Owner, Agent: in.Agent,
+		ID: db.PGID(row), TaskID: db.PGID(in.Task), ConfigID: p.ConfigID, Tenant: in.Owner.Tenant,
+		Owner: in.Owner.Owner, Agent: in.Agent,
 		Url: sealed.URL, Query: sealed.Query, Origin: p.Origin, Schemes: schemes(p.Schemes), Token: sealed.Token,
 		Credentials: sealed.Credentials, WireVersion: p.Version, Ended: in.Ended, FromSeq: in.From, HeadSeq: in.Head,
 	})
@@ -113,41 +116,45 @@ func schemes(list []string) []string {
 	return list
 }
 
-// gatherPush is how long chunks of artifacts gather before a webhook is told of them: its
-// body is the whole task, and one request may cover many chunks.
+// gatherPush is how long chunks of artifacts gather before they are delivered: the body of a request is the whole task,
+// so one request can cover many chunks.
 const gatherPush = 250 * time.Millisecond
 
-// HeadMoves collects the tasks of a transaction that got events, for their webhooks.
+// HeadMoves collects the tasks that get events in a transaction, for their webhooks.
 type HeadMoves struct {
 	ids    []pgtype.UUID
 	urgent []bool
 }
 
-// Add notes that a task has new events. Urgent ones do not wait for more to come.
+// Add records that a task has new events. Urgent events do not wait for more.
 func (m *HeadMoves) Add(id pgtype.UUID, hasPush, urgent bool) {
 	if hasPush {
 		m.ids, m.urgent = append(m.ids, id), append(m.urgent, urgent)
 	}
 }
 
-// Move moves the heads of the webhooks, which are woken after the commit if one has something to deliver.
+// Move moves the heads of the webhooks. If one has something to deliver, deliverers are woken after the commit.
 func (m *HeadMoves) Move(ctx context.Context, tx *db.Tx) error {
 	if len(m.ids) == 0 {
 		return nil
 	}
-	n, err := dbsqlc.New(tx).PushHeadMove(ctx, dbsqlc.PushHeadMoveParams{TaskIds: m.ids, Urgent: m.urgent, Gather: db.PGInterval(gatherPush)})
+	n, err := dbsqlc.New(tx).PushHeadMove(ctx, dbsqlc.PushHeadMoveParams{
+		TaskIds: m.ids, Urgent: m.urgent, Gather: db.PGInterval(gatherPush),
+	})
 	if n > 0 {
 		tx.Wake(wake.Webhooks)
 	}
 	return err
 }
 
-// OfTask lists the webhooks of a task of the caller, oldest first; with an id only that one.
-// Whether the task exists is for the caller to ask first.
+// OfTask lists the webhooks of a task of the caller, oldest first; with an id, only that one. The caller has checked
+// that the task exists.
 func (s *Store) OfTask(ctx context.Context, c db.Caller, task a2a.ID, configID string) ([]Webhook, error) {
 	var rows []dbsqlc.PushOfTaskForCallerRow
 	err := s.db.RepeatRead(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.db.As(c)).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: db.PGID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, ConfigID: configID})
+		rows, err = dbsqlc.New(s.db.As(c)).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{
+			TaskID: db.PGID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, ConfigID: configID,
+		})
 		return err
 	})
 	if err != nil {
@@ -155,26 +162,32 @@ func (s *Store) OfTask(ctx context.Context, c db.Caller, task a2a.ID, configID s
 	}
 	out := make([]Webhook, len(rows))
 	for i, r := range rows {
-		out[i] = Webhook{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: a2a.RedactURL(r.Url), Schemes: r.Schemes, CreatedAt: r.CreatedAt.Time.UTC()}
+		out[i] = Webhook{
+			Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: a2a.RedactURL(r.Url), Schemes: r.Schemes,
+			CreatedAt: r.CreatedAt.Time.UTC(),
+		}
 	}
 	return out, nil
 }
 
 const deletePoll = 20 * time.Millisecond
 
-// Delete ends a webhook. When it returns no request to it starts any more: it waits until
-// a delivery that is under way is recorded, or its lease has run out, after which its deliverer
-// sends nothing. Deleting what is not there is fine, and waits for what an earlier delete may
-// not have waited for.
+// Delete deletes a webhook. After it returns, no request to the webhook starts: it waits until a delivery that is being
+// sent is recorded, or until its lease has expired, after which its deliverer sends nothing. Deleting a webhook that
+// does not exist is no error, and waits in the same way, because an earlier delete may have been interrupted.
 func (s *Store) Delete(ctx context.Context, c db.Caller, task a2a.ID, configID string) error {
-	err := dbsqlc.New(s.db.Work()).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: db.PGID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
+	err := dbsqlc.New(s.db.Work()).PushDelete(ctx, dbsqlc.PushDeleteParams{
+		TaskID: db.PGID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared,
+	})
 	if err != nil {
 		return fmt.Errorf("delete webhook: %w", db.Unavailable(err))
 	}
 	ticker := time.NewTicker(deletePoll)
 	defer ticker.Stop()
 	for {
-		busy, err := dbsqlc.New(s.db.Work()).PushBusy(ctx, dbsqlc.PushBusyParams{TaskID: db.PGID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
+		busy, err := dbsqlc.New(s.db.Work()).PushBusy(ctx, dbsqlc.PushBusyParams{
+			TaskID: db.PGID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared,
+		})
 		switch {
 		case err == nil && !busy:
 			return nil

@@ -1,11 +1,11 @@
 //go:build !linux
 
-package store
+package db
 
 import (
 	"syscall"
 	"time"
 )
 
-// socketOptions is for Linux: elsewhere keepalives and the bounds of boundConn have to do.
+// socketOptions does nothing here: only Linux has the option. Keepalives and the limits of boundConn must do.
 func socketOptions(time.Duration) func(network, addr string, c syscall.RawConn) error { return nil }
