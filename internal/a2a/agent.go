@@ -51,6 +51,7 @@ type Limits struct {
 	LeaseTTL    time.Duration
 	Deadline    time.Duration // of one turn, for all its attempts together
 	IdleTimeout time.Duration // between two events of a run
+	Unreachable time.Duration // how long a task waits for an agent that cannot be reached
 }
 
 // Or returns l, with the limits of def where l sets none.
@@ -60,6 +61,7 @@ func (l Limits) Or(def Limits) Limits {
 		BackoffBase: cmp.Or(l.BackoffBase, def.BackoffBase), BackoffMax: cmp.Or(l.BackoffMax, def.BackoffMax),
 		LeaseTTL: cmp.Or(l.LeaseTTL, def.LeaseTTL), Deadline: cmp.Or(l.Deadline, def.Deadline),
 		IdleTimeout: cmp.Or(l.IdleTimeout, def.IdleTimeout),
+		Unreachable: cmp.Or(l.Unreachable, def.Unreachable),
 	}
 }
 

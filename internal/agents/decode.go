@@ -249,6 +249,7 @@ func (d *decoder) limits(n node, l *a2a.Limits) {
 		{name: "lease_ttl", read: d.duration("lease_ttl", &l.LeaseTTL)},
 		{name: "deadline", read: d.duration("deadline", &l.Deadline)},
 		{name: "idle_timeout", read: d.duration("idle_timeout", &l.IdleTimeout)},
+		{name: "unreachable", read: d.duration("unreachable", &l.Unreachable)},
 	}, nil)
 }
 

@@ -10,7 +10,7 @@ var (
 	// RemoteOutcomes are the outcomes that a remote worker reports. Its runs that were canceled or lost end without a
 	// report.
 	RemoteOutcomes = []string{"finished", "failed", "retry", "released"}
-	LocalOutcomes  = append(RemoteOutcomes[:4:4], "canceled", "lost")
+	LocalOutcomes  = append(RemoteOutcomes[:4:4], "canceled", "lost", "unreachable")
 )
 
 // End is one way in which runs of an agent end.

@@ -92,6 +92,7 @@ var descriptions = map[string]description{
 	"max-attempts":       {help: "Attempts at one turn."},
 	"retry-backoff-base": {help: "Delay before the second attempt. It doubles for each further attempt, with jitter."},
 	"retry-backoff-max":  {help: "Longest delay between two attempts."},
+	"unreachable-limit":  {help: "How long a task waits for an agent that cannot be reached. Then it fails."},
 	"rescue-interval":    {help: "How often tasks with an expired lease are looked for."},
 	"sweep-interval":     {help: "How often rows that are old enough to be removed are looked for."},
 	"retention":          {help: "Time after its end at which a task is deleted, or never."},

@@ -16,6 +16,7 @@ type Work struct {
 	MaxAttempts      int           `type:"setting" name:"max-attempts" def:"5" min:"1"`
 	RetryBackoffBase time.Duration `type:"setting" name:"retry-backoff-base" def:"1s" min:"0s" hidden:""`
 	RetryBackoffMax  time.Duration `type:"setting" name:"retry-backoff-max" def:"1m" min:"0s" hidden:""`
+	UnreachableLimit time.Duration `type:"setting" name:"unreachable-limit" def:"24h" min:"0s" hidden:""`
 	RescueInterval   time.Duration `type:"setting" name:"rescue-interval" def:"1s" min:"1ms" hidden:""`
 	SweepInterval    time.Duration `type:"setting" name:"sweep-interval" def:"10m" min:"1ms" hidden:""`
 	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:""`

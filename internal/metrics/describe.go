@@ -76,7 +76,8 @@ func (s *sources) describeWork() {
 	s.add("counter", "a2ad_attempts_total",
 		"Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried "+
 			"again), released (given back at shutdown, or because the database was not available), canceled, lost "+
-			"(the lease was lost). Remote workers report the first four.",
+			"(the lease was lost), unreachable (the agent could not be reached; the task waits). "+
+			"Remote workers report the first four.",
 		[]string{"worker", "agent", "outcome"}, func(show report) {
 			for end, n := range s.Pool.Attempts() {
 				show(float64(n), "local", end.Agent, end.Outcome)

@@ -39,6 +39,7 @@ func agentLimits(cfg *config.Config) a2a.Limits {
 	return a2a.Limits{
 		MaxAttempts: cfg.MaxAttempts, BackoffBase: cfg.RetryBackoffBase, BackoffMax: cfg.RetryBackoffMax,
 		LeaseTTL: cfg.LeaseTTL, Deadline: cfg.RunDeadline, IdleTimeout: cfg.IdleTimeout,
+		Unreachable: cfg.UnreachableLimit,
 	}
 }
 

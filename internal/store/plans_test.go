@@ -25,6 +25,7 @@ var scans = map[string]string{
 	"DestinationsDown":      "report: planned for its arguments (Store.search); only destinations that failed",
 	"DestinationsDownCount": "metrics: planned for its arguments (Store.search); only destinations that failed",
 	"LeaseRescue":           "reads all leases: an index on lease_until would cost every renewal",
+	"Outages":               "a table of one row for each agent that cannot be reached",
 	"PurgeCount":            "operator: planned for its arguments (Store.search)",
 	"PushBacklog":           "metrics: planned for its arguments (Store.search)",
 	"PushList":              "operator: planned for its arguments (Store.search)",

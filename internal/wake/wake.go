@@ -15,6 +15,9 @@ const (
 // Ready is woken when a task of the agent waits for a worker, or when a limit of its runs has room again.
 func Ready(agent string) string { return "ready:" + agent }
 
+// Reachable is woken when an agent that could not be reached answers again.
+func Reachable(agent string) string { return "reachable:" + agent }
+
 // Task is woken when the task has new events.
 func Task(id a2a.ID) string { return "task:" + id.String() }
 

@@ -33,6 +33,7 @@ type demand struct {
 	hasTasks     bool        // claimer goroutine only; tasks are due, as far as is known
 	running      int         // guarded by slots.mu; reserved slots of this agent, and those with an executor
 	backlog      bool        // guarded by slots.mu; more tasks may wait than there was room for
+	breaker      breaker     // opens while the agent cannot be reached
 }
 
 // roster is the set of agents that the pool works for now.
@@ -40,6 +41,7 @@ type roster struct {
 	defaults a2a.Limits // of agents that set none
 	slots    *slots
 	ended    *attempt.Tally
+	breakers chan<- struct{} // capacity 1: a breaker has changed its state
 
 	mu          sync.Mutex
 	queues      []*queue                // guarded by mu; replaced, never changed in place
@@ -48,9 +50,9 @@ type roster struct {
 	policies    map[string]tasks.Policy // guarded by mu; of every agent since the start
 }
 
-func newRoster(defaults a2a.Limits, s *slots, ended *attempt.Tally) *roster {
+func newRoster(defaults a2a.Limits, s *slots, ended *attempt.Tally, breakers chan<- struct{}) *roster {
 	return &roster{
-		defaults: defaults, slots: s, ended: ended,
+		defaults: defaults, slots: s, ended: ended, breakers: breakers,
 		demands: make(map[string]*demand), policies: make(map[string]tasks.Policy),
 	}
 }
@@ -75,7 +77,7 @@ func (r *roster) set(list []Agent) {
 		}
 		q := &queue{Agent: a, limits: a.Limits.Or(r.defaults), demand: r.demands[a.Name]}
 		if q.demand == nil {
-			q.demand = new(demand)
+			q.demand = &demand{breaker: breaker{changed: r.breakers}}
 			r.demands[a.Name] = q.demand
 		}
 		r.policies[a.Name] = tasks.Policy{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -158,7 +159,15 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 	if ctx.Err() != nil || !q.mayHaveTasks.Load() {
 		return false
 	}
+	usable := q.breaker.slots(math.MaxInt)
+	if usable == 0 {
+		return false // the queue keeps its mark: outages wakes this goroutine when a task may be claimed
+	}
 	n := c.slots.reserveForClaim(q)
+	if n > usable {
+		c.slots.release(q, n-usable)
+		n = usable
+	}
 	if n == 0 {
 		return false
 	}
@@ -190,6 +199,7 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 		q.hasTasks = true
 		signal(c.slots.freed)
 	}
+	q.breaker.claimed()
 	c.pool.counters.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
 	c.startAll(work, q, leases, sent)
 	return true

@@ -38,6 +38,8 @@ func (r *run) finish(ctx context.Context, reason error) (outcome string, err err
 	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
 	switch {
+	case isAgentError(reason) && executor.IsUnreachable(reason):
+		return r.finishUnreachable(ctx, reason)
 	case isAgentError(reason): // whatever it wraps
 	case errors.Is(reason, errTurnEnded):
 		r.pool.counters.count(func(s *Stats) { s.Finished++ })
@@ -142,6 +144,33 @@ func (r *run) finishFailed(ctx context.Context, reason error) (outcome string, e
 	key := wake.Ready(r.lease.Agent)
 	r.pool.retries.After(ended.Again, func() { r.pool.hub.Wake(key) })
 	return outcome, reason
+}
+
+// Delays of a task whose agent could not be reached.
+const (
+	minPostpone = time.Second
+	maxPostpone = time.Minute
+)
+
+// finishUnreachable returns the task to the queue without counting the attempt, until the agent has been unreachable
+// for too long.
+func (r *run) finishUnreachable(ctx context.Context, reason error) (outcome string, err error) {
+	r.beginFinishing()
+	text := attempt.Text(reason.Error())
+	limit := r.queue.limits.Unreachable
+	delay, ok, err := r.pool.store.Tasks.Postpone(ctx, r.lease, tasks.Postponement{
+		Error: text, MinDelay: max(minPostpone, executor.RetryDelay(reason)), MaxDelay: maxPostpone, Limit: limit,
+	})
+	switch {
+	case err != nil:
+		return "unreachable", fmt.Errorf("%w, after: %w", err, reason)
+	case !ok:
+		return r.finishFailed(ctx, executor.Permanent(fmt.Errorf("the agent was unreachable for %s: %s", limit, text)))
+	}
+	r.pool.counters.count(func(s *Stats) { s.Retried++ })
+	key := wake.Ready(r.lease.Agent)
+	r.pool.retries.After(delay, func() { r.pool.hub.Wake(key) })
+	return "unreachable", reason
 }
 
 // reasonText is the text for the record of attempts and for the client: what the agent or this package says about the

@@ -12,6 +12,7 @@
 //   - renewals.go renews leases.
 //   - A run is stopped by its lease timer (leasetimer.go), by a renewal that finds the lease lost or the
 //     task canceled (renewals.go), or by the registry: when the task comes back or the drain is over.
+//   - breaker.go stops the claims for an agent that cannot be reached, and outages.go probes it.
 //   - cancels.go tells agents about canceled tasks that have no run.
 package worker
 
@@ -47,6 +48,8 @@ type Config struct {
 	Limits       a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
 	Poll         time.Duration // how often to poll for tasks without a wake-up
 	Drain        time.Duration // how long runs may continue after the stop
+	FirstProbe   time.Duration // of an agent that cannot be reached; the time between two probes doubles; 0: 1 s
+	LongestProbe time.Duration // the longest time between two probes; 0: 30 s
 	Abandon      time.Duration // how long to wait for an executor whose context has ended; 0: 5 s
 	MaxBytes     int64         // per task; 0: no limit
 	MaxSeq       int64         // events per task; 0: no limit
@@ -67,6 +70,7 @@ type Pool struct {
 	runs     *registry
 	renewals *renewals
 	cancels  *cancels
+	outages  *outages
 	retries  attempt.Timers // wake the queue when a retry is due
 
 	ended    attempt.Tally // of runs
@@ -79,8 +83,10 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 		cfg.Abandon = 5 * time.Second
 	}
 	p := &Pool{cfg: cfg, store: s, hub: hub, slots: newSlots(cfg.Slots), runs: newRegistry()}
-	p.agents = newRoster(cfg.Limits, p.slots, &p.ended)
+	breakers := make(chan struct{}, 1)
+	p.agents = newRoster(cfg.Limits, p.slots, &p.ended, breakers)
 	p.claimer = newClaimer(p)
+	p.outages = newOutages(p, breakers)
 	p.renewals = newRenewals(p)
 	p.cancels = newCancels(p)
 	p.agents.set(cfg.Agents)
@@ -129,6 +135,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { p.renewals.run(renewing, canceled) })
 	background.Go(func() { p.cancels.run(ctx, pending) })
+	background.Go(func() { p.outages.run(ctx) })
 
 	p.slots.open()
 	p.claimer.run(ctx)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks"
@@ -89,9 +90,21 @@ func (r *run) do(ctx context.Context) {
 		r.pool.counters.count(func(s *Stats) { s.Abandoned++ })
 	}
 	outcome, err := r.finish(context.WithoutCancel(ctx), reason)
+	r.tellBreaker(reason)
 	r.pool.noteEnd(r.lease.Agent, outcome, err)
 	r.endTrace(outcome, err)
 	r.logEnd(ctx, outcome, err, abandoned, time.Since(start))
+}
+
+// tellBreaker tells the agent's circuit breaker what the end of the run says about the agent. A run that another cause
+// ended says nothing.
+func (r *run) tellBreaker(reason error) {
+	switch {
+	case isAgentError(reason) && executor.IsUnreachable(reason):
+		r.queue.breaker.unreachable(attempt.Text(reason.Error()))
+	case isAgentError(reason), errors.Is(reason, errTurnEnded):
+		r.queue.breaker.reached()
+	}
 }
 
 // logEnd writes the log line of the run. An abandoned executor still runs although its context has ended.
@@ -187,6 +200,9 @@ func (r *run) execute(ctx context.Context) (items chan item, unread chan struct{
 				span.Fail("failed")
 			} else {
 				n++
+				if n == 1 {
+					r.queue.breaker.reached()
+				}
 				it = prepare(n, e)
 			}
 			if !send(it) || it.err != nil {

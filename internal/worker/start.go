@@ -15,7 +15,7 @@ import (
 // for an agent with a concurrency limit, which only the claim can enforce over all replicas.
 func (p *Pool) Reserve(agent string) (tasks.Slot, bool) {
 	q := p.agents.find(agent)
-	if q == nil || q.limits.Concurrency > 0 || !p.slots.reserveForSubmit(q) {
+	if q == nil || q.limits.Concurrency > 0 || !q.breaker.isClosed() || !p.slots.reserveForSubmit(q) {
 		return tasks.Slot{}, false
 	}
 	sent := time.Now()

@@ -7,12 +7,12 @@
 -- the caller has seen no live row: before it are dead index entries that a held snapshot keeps.
 -- name: TaskClaim :many
 WITH pick AS (
-  SELECT w.row_at, lanes.lane, w.run_at, w.task_id, w.reason, (SELECT clock_timestamp()) AS now
+  SELECT w.row_at, lanes.lane, w.run_at, w.task_id, w.reason, w.quiet, (SELECT clock_timestamp()) AS now
   FROM (
     SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor
   ) lanes,
   LATERAL (
-    SELECT q.ctid AS row_at, q.run_at, q.task_id, q.reason
+    SELECT q.ctid AS row_at, q.run_at, q.task_id, q.reason, q.quiet
     FROM a2a.task_ready q
     WHERE q.queue = sqlc.arg(queue)::text
       AND q.priority = lanes.lane
@@ -37,22 +37,24 @@ WITH pick AS (
   SET state = a2a.state_working(),
     lease_epoch = t.lease_epoch + 1,
     attempt = t.attempt + 1,
-    last_seq = t.last_seq + 1,
-    last_at = greatest(pick.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(pick.now, t.last_at)),
-    status_message_seq = NULL,
+    -- A quiet claim writes no event.
+    last_seq = t.last_seq + CASE WHEN pick.quiet THEN 0 ELSE 1 END,
+    last_at = CASE WHEN pick.quiet THEN t.last_at ELSE greatest(pick.now, t.last_at) END,
+    status_at = CASE WHEN pick.quiet THEN t.status_at
+      ELSE date_trunc('milliseconds', greatest(pick.now, t.last_at)) END,
+    status_message_seq = CASE WHEN pick.quiet THEN t.status_message_seq END,
     ready_at = NULL,
     -- The deadline that the task has is further away only if the clock was set back.
     deadline_at = least(t.deadline_at, clock_timestamp() + sqlc.narg(deadline)::interval)
   FROM (
-    SELECT p.lane, p.run_at, p.task_id, p.reason, p.now,
+    SELECT p.lane, p.run_at, p.task_id, p.reason, p.quiet, p.now,
       (sqlc.arg(uids)::uuid[])[row_number() OVER (ORDER BY p.task_id)] AS uid
     FROM pick p
     ORDER BY p.task_id -- the order of locks
   ) pick
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND NOT a2a.state_terminal(t.state)
   RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, pick.uid,
+    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, pick.quiet, pick.uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END
       AS body
@@ -81,10 +83,11 @@ WITH pick AS (
   SELECT t.id, t.last_seq, t.uid, a2a.kind_status(), a2a.state_working(), a2a.source_worker(), t.lease_epoch,
     sqlc.arg(worker), t.last_at, t.body
   FROM task t
+  WHERE NOT t.quiet
 )
 SELECT t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_user_seq, t.read_user_seq,
   t.last_at, t.has_artifacts, t.has_push, t.bytes, coalesce(t.traceparent, '')::text AS traceparent,
-  t.lane::smallint AS lane, t.run_at, t.uid::uuid AS uid,
+  t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid,
   (clock_timestamp() + sqlc.arg(ttl))::timestamptz AS lease_until, t.body::json AS body,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   -- A task that is claimed for the first time has no checkpoint either.

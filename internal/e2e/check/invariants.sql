@@ -88,7 +88,7 @@ FROM audit.event e
 LEFT JOIN audit.attempt a ON a.task_id = e.task_id AND a.token = e.token AND a.worker = e.worker
 WHERE e.source = 'worker' AND a.task_id IS NULL;
 
--- invariant: I4d a claim begins with a working status, unless the log was retired since
+-- invariant: I4d a claim begins with a working status, unless the log was retired since, or the agent was unreachable before
 SELECT a.task_id::text, format('claim %s begins with %s', a.token, coalesce(f.state, f.kind, 'nothing'))
 FROM audit.attempt a
 LEFT JOIN audit.task t ON t.id = a.task_id
@@ -99,7 +99,9 @@ LEFT JOIN LATERAL (
   ORDER BY v.seq
   LIMIT 1
 ) f ON true
-WHERE f.state IS DISTINCT FROM 'WORKING' AND coalesce(t.first_seq, 1) = 1;
+WHERE f.state IS DISTINCT FROM 'WORKING' AND coalesce(t.first_seq, 1) = 1
+  AND NOT EXISTS (
+    SELECT FROM audit.attempt p WHERE p.task_id = a.task_id AND p.token < a.token AND p.outcome = 'unreachable');
 
 -- invariant: I7a only the log of an ended task is retired, up to its last event
 SELECT t.id::text, format('%s, begins at seq %s of %s', t.state, t.first_seq, t.last_seq)

@@ -3,6 +3,7 @@ package a2a
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/executor"
@@ -44,6 +45,22 @@ func unsent(err error) bool {
 	return false
 }
 
+// away reports whether the upstream was not reached, or something in front of it answered in its place.
+func away(err error) bool {
+	var broke *lostError
+	var refused *refusal
+	switch {
+	case errors.As(err, &broke):
+		return !broke.sent
+	case errors.As(err, &refused):
+		switch refused.status {
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+	}
+	return false
+}
+
 // requestedDelay returns the delay that the upstream asked for, or 0.
 func requestedDelay(err error) time.Duration {
 	var refused *refusal
@@ -60,7 +77,7 @@ func (s *session) runError(err error) error {
 	var broke *lostError
 	var refused *refusal
 	switch {
-	case executor.IsPermanent(err), executor.RetryDelay(err) > 0:
+	case executor.IsPermanent(err), executor.RetryDelay(err) > 0 && !away(err):
 		return err
 	case errors.As(err, &broke):
 		s.log.Warn("upstream is unreachable", "err", broke.err)
@@ -73,8 +90,11 @@ func (s *session) runError(err error) error {
 	default:
 		return err
 	}
-	if wait := requestedDelay(err); wait > 0 && temporary(err) {
-		return executor.RetryAfter(err, wait)
+	if wait := requestedDelay(err); wait > 0 && temporary(err) && executor.RetryDelay(err) == 0 {
+		err = executor.RetryAfter(err, wait)
+	}
+	if away(err) {
+		return executor.Unreachable(err)
 	}
 	if !temporary(err) {
 		return executor.Permanent(err)

@@ -103,7 +103,7 @@ func TestUnreachableUpstreamIsRetried(t *testing.T) {
 	f.down = true
 	k := newKeeper(t, f, func(c *upstream.Config) { c.Patience = time.Millisecond })
 	k.say("go")
-	if _, err := k.run(bounded(t), nil); err == nil || executor.IsPermanent(err) ||
+	if _, err := k.run(bounded(t), nil); !executor.IsUnreachable(err) || executor.IsPermanent(err) ||
 		strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("the attempt ends with %v, want an error worth another that has no address", err)
 	}
@@ -166,6 +166,9 @@ func TestInvalidUpstreamsFailTheTaskWithAReason(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.text) || executor.IsPermanent(err) != c.permanent {
 				t.Errorf("the attempt ends with %v (permanent: %v), want %q (%v)", err, executor.IsPermanent(err),
 					c.text, c.permanent)
+			}
+			if executor.IsUnreachable(err) != (c.name == "overload") {
+				t.Errorf("unreachable is %v", executor.IsUnreachable(err))
 			}
 			if c.name == "overload" && executor.RetryDelay(err) != 7*time.Second {
 				t.Errorf("tried again after %s, want 7s", executor.RetryDelay(err))

@@ -30,7 +30,6 @@ import (
 	"os"
 	osexec "os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -165,14 +164,7 @@ func (e *Executor) start(ctx context.Context, run *executor.Run, log *slog.Logge
 		return p, nil
 	}
 	err = fmt.Errorf("start %s: %w", e.c.Command[0], err)
-	for _, temporary := range []error{
-		syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY,
-	} {
-		if errors.Is(err, temporary) {
-			return nil, err
-		}
-	}
-	return nil, executor.Permanent(err)
+	return nil, executor.Unreachable(err)
 }
 
 func (e *Executor) input(run *executor.Run) []byte {

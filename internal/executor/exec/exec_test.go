@@ -172,17 +172,20 @@ func TestExits(t *testing.T) {
 		{sh("echo one >&2; echo two >&2; exit 1"), true, "/bin/sh: exit status 1: one\ntwo"},
 		{sh("exit 75"), false, "/bin/sh: exit status 75"},
 		{sh("kill -9 $$"), false, "/bin/sh: signal: killed"},
-		{[]string{"/nonexistent/command"}, true,
+		{[]string{"/nonexistent/command"}, false,
 			"start /nonexistent/command: fork/exec /nonexistent/command: no such file or directory"},
-		{[]string{"a2ad-no-such-command"}, true,
+		{[]string{"a2ad-no-such-command"}, false,
 			`start a2ad-no-such-command: exec: "a2ad-no-such-command": executable file not found in $PATH`},
-		{[]string{"/"}, true, `start /: exec: "/": is a directory`},
+		{[]string{"/"}, false, `start /: exec: "/": is a directory`},
 	} {
 		for _, output := range []exec.Output{exec.OutputEvents, exec.OutputText} {
 			got, err := collect(t, exec.Config{Command: tc.command, Output: output}, runOf(message("x")))
 			if err == nil || err.Error() != tc.want || executor.IsPermanent(err) != tc.permanent || len(got) > 0 {
 				t.Errorf("%q: %d events, error %v, permanent %v; want %s, %v", tc.command, len(got), err,
 					executor.IsPermanent(err), tc.want, tc.permanent)
+			}
+			if started := strings.HasPrefix(tc.want, "/bin/sh"); executor.IsUnreachable(err) == started {
+				t.Errorf("%q: unreachable is %v, want %v", tc.command, !started, started)
 			}
 		}
 	}

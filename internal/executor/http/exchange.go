@@ -25,19 +25,20 @@ import (
 
 // exchange is one request and its answer. It belongs to the goroutine of the run.
 type exchange struct {
-	e     *Executor
-	run   *executor.Run
-	abort context.CancelCauseFunc
-	emit  func(a2a.Event) error
-	last  func() // called before the event that ends the turn
-	log   *slog.Logger
-	sent  atomic.Bool // there is a connection
-	open  bool        // the agent may be working on it
+	e       *Executor
+	run     *executor.Run
+	abort   context.CancelCauseFunc
+	emit    func(a2a.Event) error
+	last    func() // called before the event that ends the turn
+	log     *slog.Logger
+	sent    atomic.Bool // there is a connection
+	written atomic.Bool // the whole request was written to it
+	open    bool        // the agent may be working on it
 }
 
 // Causes with which a request is aborted.
 var (
-	errConnect  = errors.New("the agent cannot be reached in time")
+	errConnect  = executor.Unreachable(errors.New("the agent cannot be reached in time"))
 	errIdle     = errors.New("the agent sent nothing for too long")
 	errLingered = errors.New("the answer continues after its last event")
 )
@@ -57,7 +58,10 @@ func (x *exchange) do(ctx context.Context) error {
 		connecting.Stop()
 		x.sent.Store(true)
 	}
-	traced := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: connected})
+	traced := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn:      connected,
+		WroteRequest: func(w httptrace.WroteRequestInfo) { x.written.Store(w.Err == nil) },
+	})
 	resp, err := x.e.transport.RoundTrip(req.WithContext(traced))
 	x.open = x.sent.Load()
 	if err != nil {
@@ -107,16 +111,20 @@ func (x *exchange) unanswered(ctx context.Context, err error) error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &dns):
-		return errors.New("the agent's host name cannot be resolved")
+		return executor.Unreachable(errors.New("the agent's host name cannot be resolved"))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return errors.New("the agent refuses connections")
+		return executor.Unreachable(errors.New("the agent refuses connections"))
 	case !x.open:
-		return errors.New("no connection to the agent can be made")
+		return executor.Unreachable(errors.New("no connection to the agent can be made"))
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return errors.New("the agent did not answer in time")
+		return executor.Unreachable(errors.New("the agent did not answer in time"))
 	}
 	x.open = false // the connection is closed
-	return errors.New("the agent closed the connection before it answered")
+	err = errors.New("the agent closed the connection before it answered")
+	if !x.written.Load() {
+		return executor.Unreachable(err)
+	}
+	return err // it may have read the request, and the request may be why it died
 }
 
 // Limits of what is used from an answer that is an error.
@@ -135,7 +143,10 @@ func (x *exchange) refused(resp *nethttp.Response) error {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
 	switch code := resp.StatusCode; {
-	case code == nethttp.StatusTooManyRequests || code == nethttp.StatusServiceUnavailable:
+	case code == nethttp.StatusBadGateway, code == nethttp.StatusServiceUnavailable,
+		code == nethttp.StatusGatewayTimeout:
+		return executor.Unreachable(executor.RetryAfter(err, retryAfter(resp.Header.Get("Retry-After"))))
+	case code == nethttp.StatusTooManyRequests:
 		return executor.RetryAfter(err, retryAfter(resp.Header.Get("Retry-After")))
 	case code >= 500, code == nethttp.StatusRequestTimeout, code == nethttp.StatusTooEarly:
 		return err

@@ -148,7 +148,9 @@ func (s *Store) claimIn(ctx context.Context, tx *db.Tx, p dbsqlc.TaskClaimParams
 	}
 	tx.After(func() { s.counters.enter(a2a.StateWorking, len(rows)) })
 	for i := range rows {
-		s.tell(tx, rows[i].ID.Bytes, claimed(&rows[i]))
+		if !rows[i].Quiet { // otherwise it wrote no event
+			s.tell(tx, rows[i].ID.Bytes, claimed(&rows[i]))
+		}
 	}
 	return rows, nil
 }
@@ -192,7 +194,7 @@ func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]d
 func (s *Store) claimedPushes(ctx context.Context, rows []dbsqlc.TaskClaimRow) {
 	var m webhooks.HeadMoves
 	for _, r := range rows {
-		m.Add(r.ID, r.HasPush, true)
+		m.Add(r.ID, r.HasPush && !r.Quiet, true)
 	}
 	_, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (struct{}, error) { return struct{}{}, m.Move(ctx, tx) })
 	if err != nil {

@@ -1,0 +1,69 @@
+package tasks_test
+
+import (
+	"time"
+
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+)
+
+var postponement = tasks.Postponement{
+	Error: "the agent refuses connections", MinDelay: time.Minute, MaxDelay: time.Minute, Limit: time.Hour,
+}
+
+// writingsOfOutages are the methods for agents that cannot be reached.
+var writingsOfOutages = []writing{
+	answering("tasks.Postpone", storetest.IsExecute, func(w *witness) func(*store.Store) (time.Duration, error) {
+		l := w.RunningTask()
+		return func(s *store.Store) (time.Duration, error) {
+			delay, _, err := s.Tasks.Postpone(w.T.Context(), l, postponement)
+			return delay, err
+		}
+	}, func(w *witness, delay time.Duration) string {
+		if delay == 0 {
+			return "" // an earlier try took effect, and its answer was lost
+		}
+		return w.count(1, "a2a.task_attempts WHERE outcome = 'unreachable'")
+	}),
+	plain("tasks.Hasten", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		w.postpone()
+		return func(s *store.Store) error { return s.Tasks.Hasten(w.T.Context(), storetest.Agent, 10) }
+	}),
+	plain("tasks.BeginOutage", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		return func(s *store.Store) error {
+			return s.Tasks.BeginOutage(w.T.Context(), storetest.Agent, "the agent refuses connections", time.Minute)
+		}
+	}),
+	plain("tasks.EndOutage", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		w.beginOutage()
+		return func(s *store.Store) error { return s.Tasks.EndOutage(w.T.Context(), storetest.Agent) }
+	}),
+	answering("tasks.Probe", storetest.IsExecute, func(w *witness) func(*store.Store) (tasks.Probe, error) {
+		w.beginOutage()
+		return func(s *store.Store) (tasks.Probe, error) {
+			return s.Tasks.Probe(w.T.Context(), storetest.Agent, time.Minute, time.Hour)
+		}
+	}, func(w *witness, p tasks.Probe) string {
+		if !p.Granted {
+			return "" // an earlier try took effect, and its answer was lost
+		}
+		return w.count(1, "a2a.agent_outages WHERE probes = 1")
+	}),
+}
+
+// postpone makes a task that waits for its agent.
+func (w *witness) postpone() {
+	w.T.Helper()
+	if _, ok, err := w.Tasks.Postpone(w.T.Context(), w.RunningTask(), postponement); err != nil || !ok {
+		w.T.Fatalf("postpone: %v, %v", ok, err)
+	}
+}
+
+// beginOutage records an outage whose first probe is due.
+func (w *witness) beginOutage() {
+	w.T.Helper()
+	if err := w.Tasks.BeginOutage(w.T.Context(), storetest.Agent, "the agent refuses connections", time.Microsecond); err != nil {
+		w.T.Fatal(err)
+	}
+}
