@@ -31,11 +31,12 @@ type Run struct {
 
 // Executor does an agent's work.
 type Executor interface {
-	// Execute yields events in order, and stops early when its caller stops reading or ctx is done. A status that
-	// ends the turn is the last event. An error ends the run: an error made by Permanent fails the task, after any
-	// other the run is retried while attempts are left, and after one made by Unreachable no attempt is counted. After a crash Execute may be called again for the same task,
-	// with a higher Attempt, and must tolerate that. It is called from several goroutines at once. An event may be
-	// reused when yield has returned, but the bytes of its free-form values must not change.
+	// Execute yields events in order, and stops early when its caller stops reading or ctx is done. A status that ends
+	// the turn is the last event. An error ends the run: an error made by Permanent fails the task, after any other the
+	// run is retried while attempts are left, and after one made by Unreachable no attempt is counted. After a crash
+	// Execute may be called again for the same task, with a higher Attempt, and must tolerate that. It is called from
+	// several goroutines at once. An event may be reused when yield has returned, but the bytes of its free-form values
+	// must not change.
 	Execute(ctx context.Context, run Run) iter.Seq2[a2a.Event, error]
 }
 
@@ -96,8 +97,8 @@ type unreachableError struct{ error }
 
 func (e unreachableError) Unwrap() error { return e.error }
 
-// Unreachable marks an error that says that the agent did not begin: it could not be reached or started, or something in
-// front of it answered in its place. The run is retried until the agent is back, and no attempt is counted.
+// Unreachable marks an error that says that the agent did not begin: it could not be reached or started, or something
+// in front of it answered in its place. The run is retried until the agent is back, and no attempt is counted.
 func Unreachable(err error) error { return unreachableError{err} }
 
 // IsUnreachable reports whether err was marked by Unreachable.

@@ -76,8 +76,8 @@ func TestNarrowTablesOmitColumnsWithoutValues(t *testing.T) {
 		{18, [][]string{{"echo", "1", "-", "a b c d e f g h i j"}, {"words", "1", "-", "a"}},
 			"AGENT  WORKING\n    REASON\necho   1\n    a b c d e f g\n    h i j\nwords  1\n    a\n"},
 		{40, [][]string{{"echo", "1", "1", "a b c d e f g h i j k l"}, {"words", "1", "-", "a"}},
-			"AGENT  WORKING  FAILED  REASON\necho   1        1       a b c d e f g h\n                        i j k l\n" +
-				"words  1        -       a\n"},
+			"AGENT  WORKING  FAILED  REASON\necho   1        1       a b c d e f g h\n" +
+				"                        i j k l\nwords  1        -       a\n"},
 		{20, nil, "AGENT  WORKING\n    FAILED  REASON\n"},
 	} {
 		var out strings.Builder

@@ -14,7 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/executor/http"
 )
 
-// An agent that did not begin is unreachable. One that may have read the request is not: the request may be why it died.
+// An agent that did not begin is unreachable. One that may have read the request is not: the request may be why it
+// died.
 func TestWhatIsUnreachable(t *testing.T) {
 	t.Parallel()
 	answers := func(code int) string {

@@ -63,7 +63,8 @@ func (w *witness) postpone() {
 // beginOutage records an outage whose first probe is due.
 func (w *witness) beginOutage() {
 	w.T.Helper()
-	if err := w.Tasks.BeginOutage(w.T.Context(), storetest.Agent, "the agent refuses connections", time.Microsecond); err != nil {
+	err := w.Tasks.BeginOutage(w.T.Context(), storetest.Agent, "the agent refuses connections", time.Microsecond)
+	if err != nil {
 		w.T.Fatal(err)
 	}
 }
