@@ -13,7 +13,6 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -59,14 +58,14 @@ type Ended struct {
 }
 
 // Fail records a failed attempt. The task is released for another attempt if one is left and would help; otherwise it
-// fails. If the lease is lost, Fail changes nothing and returns store.ErrLeaseLost.
-func Fail(ctx context.Context, s *store.Store, l *tasks.Lease, limits a2a.Limits, f Failure) (Ended, error) {
+// fails. If the lease is lost, Fail changes nothing and returns db.ErrLeaseLost.
+func Fail(ctx context.Context, s *tasks.Store, l *tasks.Lease, limits a2a.Limits, f Failure) (Ended, error) {
 	f.Text = Text(f.Text)
 	if !f.Final && l.Attempt < limits.MaxAttempts {
 		if f.Delay == 0 {
 			f.Delay = backoff.Policy{Base: limits.BackoffBase, Max: limits.BackoffMax}.Delay(l.Attempt, nil)
 		}
-		return Ended{Again: f.Delay}, s.Tasks.Retry(ctx, l, f.Text, f.Delay)
+		return Ended{Again: f.Delay}, s.Retry(ctx, l, f.Text, f.Delay)
 	}
 	text := f.Text
 	if !f.Final {
@@ -75,7 +74,7 @@ func Fail(ctx context.Context, s *store.Store, l *tasks.Lease, limits a2a.Limits
 	status := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateFailed, Message: &a2a.Message{
 		ID: db.NewUID().String(), Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}},
 	}}}
-	_, err := s.Tasks.Append(ctx, l, tasks.Batch{Events: []a2a.Event{status}, Error: text})
+	_, err := s.Append(ctx, l, tasks.Batch{Events: []a2a.Event{status}, Error: text})
 	return Ended{Failed: true}, err
 }
 

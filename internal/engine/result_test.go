@@ -63,7 +63,7 @@ func start(t *testing.T, agent *a2a.Agent, e executor.Executor) (*engine.Engine,
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := worker.New(s, hub, worker.Config{
+	pool := worker.New(s.Tasks, hub, worker.Config{
 		Worker: "r1", Slots: 4, Agents: []worker.Agent{{Agent: agent, Executor: e}},
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 1, Deadline: time.Hour},
 		Poll:   time.Second, Drain: time.Second, Logger: logger,

@@ -5,13 +5,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/access"
 )
 
 // ActionSweeper bounds the audit log: attempts to sign in with wrong keys add a row per minute and address.
 type ActionSweeper struct {
-	Store       *store.Store
+	Store       *access.Store
 	Keep        time.Duration // see store.ActionSweep
 	KeepSignIns time.Duration // see store.ActionSweep
 	Every       time.Duration
@@ -28,7 +27,7 @@ func (s *ActionSweeper) round(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		var n int
 		var err error
-		n, more, err = s.Store.Access.SweepActions(ctx, access.ActionSweep{
+		n, more, err = s.Store.SweepActions(ctx, access.ActionSweep{
 			Keep: s.Keep, KeepSignIns: s.KeepSignIns, Batch: actionBatch,
 		})
 		if removed += n; err != nil && ctx.Err() == nil {

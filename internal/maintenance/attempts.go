@@ -5,13 +5,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // AttemptSweeper removes the attempts of tasks that ended long ago and are kept.
 type AttemptSweeper struct {
-	Store  *store.Store
+	Store  *tasks.Store
 	Keep   time.Duration // since the end of the task; 0: without limit
 	Every  time.Duration
 	Logger *slog.Logger
@@ -36,7 +35,7 @@ func (s *AttemptSweeper) round(ctx context.Context) {
 		var n int
 		var err error
 		began := time.Now()
-		if n, more, err = s.Store.Tasks.SweepAttempts(ctx, &w); err != nil && ctx.Err() == nil {
+		if n, more, err = s.Store.SweepAttempts(ctx, &w); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sweep attempts", "err", err)
 		}
 		if removed += n; more && !pause(ctx, max(2*time.Since(began), retirePause)) {

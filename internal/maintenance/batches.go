@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // BatchSweeper removes old ids under which remote workers have sent batches.
 type BatchSweeper struct {
-	Store  *store.Store
+	Store  *tasks.Store
 	Logger *slog.Logger
 }
 
@@ -26,7 +26,7 @@ func (s *BatchSweeper) Run(ctx context.Context) error { return repeat(ctx, batch
 func (s *BatchSweeper) round(ctx context.Context) {
 	for n := batchesAtOnce; n == batchesAtOnce && ctx.Err() == nil; {
 		var err error
-		if n, err = s.Store.Tasks.ForgetBatches(ctx, batchIDsFor, batchesAtOnce); err != nil && ctx.Err() == nil {
+		if n, err = s.Store.ForgetBatches(ctx, batchIDsFor, batchesAtOnce); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "forget batch ids", "err", err)
 		}
 	}

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/backoff"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // Rescuer rescues tasks whose lease has expired.
 type Rescuer struct {
-	Store       *store.Store
+	Store       *tasks.Store
 	Policies    func() []tasks.Policy // called each time, because agents change
 	MaxAttempts int                   // of agents without a policy
 	Every       time.Duration
@@ -42,7 +41,7 @@ func (r *Rescuer) Run(ctx context.Context) error {
 		for n := rescueBatch; n == rescueBatch; {
 			var err error
 			began = time.Now()
-			n, err = r.Store.Tasks.Rescue(ctx, r.Policies(), r.MaxAttempts, rescueBatch)
+			n, err = r.Store.Rescue(ctx, r.Policies(), r.MaxAttempts, rescueBatch)
 			switch {
 			case err != nil && ctx.Err() == nil:
 				r.Logger.WarnContext(ctx, "rescue", "err", err)

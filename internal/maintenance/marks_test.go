@@ -66,7 +66,7 @@ func newRounds(t *testing.T, rules map[string]a2a.Retention) *rounds {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	r.Retirer = &Retirer{Store: s, Logger: slog.New(slog.DiscardHandler),
+	r.Retirer = &Retirer{Store: s.Tasks, Logger: slog.New(slog.DiscardHandler),
 		Rules: func() (map[string]a2a.Retention, a2a.Retention) { return r.rules, a2a.Retention{} }}
 	return r
 }

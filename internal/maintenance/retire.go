@@ -7,13 +7,12 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // Retirer removes tasks that ended long ago, or their logs.
 type Retirer struct {
-	Store *store.Store
+	Store *tasks.Store
 	// Rules returns the retention of tasks by the name of their agent, and for agents that are not in the map. It is
 	// called once a round.
 	Rules  func() (rules map[string]a2a.Retention, others a2a.Retention)
@@ -60,7 +59,7 @@ func (r *Retirer) round(ctx context.Context) {
 	}
 	for i := range m.levels {
 		l, more := &m.levels[i], true
-		scan := func() (tasks.Retired, error) { return r.Store.Tasks.Retire(ctx, l.after, l.age, RetireBatch, decide) }
+		scan := func() (tasks.Retired, error) { return r.Store.Retire(ctx, l.after, l.age, RetireBatch, decide) }
 		note := func(got *tasks.Retired, now time.Time) {
 			m.scanned(i, got, now)
 			more = !got.Next.IsZero()
@@ -72,7 +71,7 @@ func (r *Retirer) round(ctx context.Context) {
 		}
 	}
 	for ids := range slices.Chunk(m.due(time.Now()), RetireBatch) {
-		read := func() (tasks.Retired, error) { return r.Store.Tasks.RetireAgain(ctx, ids, decide) }
+		read := func() (tasks.Retired, error) { return r.Store.RetireAgain(ctx, ids, decide) }
 		note := func(got *tasks.Retired, now time.Time) { m.readAgain(ids, got, now) }
 		if !step(read, note) {
 			return

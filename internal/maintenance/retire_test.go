@@ -80,7 +80,7 @@ func TestRetirerFollowsTheRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &Retirer{Store: s, Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	r := &Retirer{Store: s.Tasks, Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Rules: func() (map[string]a2a.Retention, a2a.Retention) {
 			return map[string]a2a.Retention{"short": {Completed: time.Hour},
 				"long": {Completed: 3 * time.Hour, Log: time.Hour}}, a2a.Retention{}

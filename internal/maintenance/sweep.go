@@ -5,14 +5,13 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // WebhookSweeper bounds the tables of webhooks: without it the ledger would keep every failed attempt, and each
 // webhook that a client sets and deletes would leave a row.
 type WebhookSweeper struct {
-	Store  *store.Store
+	Store  *webhooks.Store
 	Keep   time.Duration // see store.PushSweep
 	Forget time.Duration // see store.PushSweep
 	Every  time.Duration
@@ -27,7 +26,7 @@ func (s *WebhookSweeper) Run(ctx context.Context) error { return repeat(ctx, s.E
 func (s *WebhookSweeper) round(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		var err error
-		more, err = s.Store.Webhooks.Sweep(ctx, webhooks.SweepPolicy{Keep: s.Keep, Forget: s.Forget, Batch: sweepBatch})
+		more, err = s.Store.Sweep(ctx, webhooks.SweepPolicy{Keep: s.Keep, Forget: s.Forget, Batch: sweepBatch})
 		if err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sweep webhooks", "err", err)
 		}

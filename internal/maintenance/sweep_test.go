@@ -48,7 +48,7 @@ func TestSweeperRemovesOldRows(t *testing.T) {
 		}
 		t.Cleanup(s.Close)
 		sweeper := maintenance.WebhookSweeper{
-			Store: s, Keep: 30 * 24 * time.Hour, Forget: time.Hour, Every: 5 * time.Millisecond,
+			Store: s.Webhooks, Keep: 30 * 24 * time.Hour, Forget: time.Hour, Every: 5 * time.Millisecond,
 			Logger: slog.New(slog.DiscardHandler),
 		}
 		go func() { done <- sweeper.Run(ctx) }()

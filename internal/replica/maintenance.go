@@ -13,20 +13,22 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	cfg, s, log := &r.cfg, r.database.store, r.log
 	keepPush := time.Duration(cfg.PushRetention)
 	rescuer := &maintenance.Rescuer{
-		Store: s, Policies: r.work.pool.Policies, MaxAttempts: cfg.MaxAttempts, Every: cfg.RescueInterval, Logger: log,
+		Store: s.Tasks, Policies: r.work.pool.Policies, MaxAttempts: cfg.MaxAttempts,
+		Every: cfg.RescueInterval, Logger: log,
 	}
 	webhooks := &maintenance.WebhookSweeper{
-		Store: s, Keep: keepPush, Forget: max(keepPush, cfg.PushDisableAfter), Every: cfg.SweepInterval, Logger: log,
+		Store: s.Webhooks, Keep: keepPush, Forget: max(keepPush, cfg.PushDisableAfter),
+		Every: cfg.SweepInterval, Logger: log,
 	}
 	actions := &maintenance.ActionSweeper{
-		Store: s, Keep: time.Duration(cfg.AuditRetention), KeepSignIns: time.Duration(cfg.SigninRetention),
+		Store: s.Access, Keep: time.Duration(cfg.AuditRetention), KeepSignIns: time.Duration(cfg.SigninRetention),
 		Every: cfg.SweepInterval, Logger: log,
 	}
 	attempts := &maintenance.AttemptSweeper{
-		Store: s, Keep: time.Duration(cfg.AttemptRetention), Every: cfg.SweepInterval, Logger: log,
+		Store: s.Tasks, Keep: time.Duration(cfg.AttemptRetention), Every: cfg.SweepInterval, Logger: log,
 	}
-	batches := &maintenance.BatchSweeper{Store: s, Logger: log}
-	retirer := &maintenance.Retirer{Store: s, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
+	batches := &maintenance.BatchSweeper{Store: s.Tasks, Logger: log}
+	retirer := &maintenance.Retirer{Store: s.Tasks, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
 	return lifecycle.Stage{
 		{Name: "rescue", Run: rescuer.Run},
 		{Name: "batch ids", Run: batches.Run},

@@ -19,12 +19,12 @@ type work struct {
 // openWork makes the worker and the API of remote workers. draining ends when no new work is taken.
 func (r *Replica) openWork(draining context.Context) *work {
 	cfg, limits := &r.cfg, agentLimits(&r.cfg)
-	pool := worker.New(r.database.store, r.database.hub, worker.Config{
+	pool := worker.New(r.database.store.Tasks, r.database.hub, worker.Config{
 		Worker: r.name, Slots: cfg.Workers, Agents: r.agents.set.workers(), Limits: limits, Poll: cfg.PollInterval,
 		Drain: runGrace(cfg.DrainTimeout), MaxBytes: int64(cfg.MaxTask), MaxSeq: int64(cfg.MaxChunks),
 		MaxArtifacts: cfg.MaxArtifacts, Logger: r.log, Tracer: r.observed.tracer,
 	})
-	remote := workerapi.New(r.database.store, r.database.hub, workerapi.Config{
+	remote := workerapi.New(r.database.store.Tasks, r.database.hub, workerapi.Config{
 		Authenticator: signIn{r.credentials.chain, r}, Sessions: r.credentials.sessions, Agents: r.agents.set.pulled(),
 		Limits: limits, Poll: cfg.PollInterval, AnswerTimeout: cfg.WriteTimeout, MaxBytes: int64(cfg.MaxTask),
 		MaxSeq: int64(cfg.MaxChunks), MaxArtifacts: cfg.MaxArtifacts, MaxBody: int64(cfg.MaxBody),

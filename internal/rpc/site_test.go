@@ -69,7 +69,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	follower = stream.New(pg.Tasks, hub, time.Second, logger)
 	player := script.New(script.Config{})
 	agent := &a2a.Agent{Name: "script", Default: true, DirectReply: true, RepliesTo: player.Replies}
-	pool := worker.New(pg, hub, worker.Config{
+	pool := worker.New(pg.Tasks, hub, worker.Config{
 		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: player}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})

@@ -98,7 +98,7 @@ func TestPoliciesOutliveTheirAgents(t *testing.T) {
 	f := newFixture(t)
 	a, remote := agent("a", say()), agent("far", nil)
 	a.OnLostLease, remote.OnLostLease = a2a.LostLeaseFail, a2a.LostLeaseInputRequired
-	p := worker.New(f.Store, f.hub, config(nil, a, remote))
+	p := worker.New(f.Tasks, f.hub, config(nil, a, remote))
 	p.SetAgents([]worker.Agent{agent("b", say())})
 	same(t, "policies", []tasks.Policy{
 		{

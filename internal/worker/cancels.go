@@ -9,7 +9,6 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
@@ -21,7 +20,7 @@ const (
 
 // canceled is the cause with which the run of a canceled task ends.
 func (p *Pool) canceled(ctx context.Context, task a2a.ID) error {
-	metadata, err := p.store.Tasks.CancelMetadata(ctx, task)
+	metadata, err := p.store.CancelMetadata(ctx, task)
 	if err != nil {
 		p.cfg.Logger.WarnContext(ctx, "cancel without its metadata", "task_id", task, "err", err)
 	}
@@ -31,7 +30,7 @@ func (p *Pool) canceled(ctx context.Context, task a2a.ID) error {
 // cancels tells agents that do their work elsewhere about canceled tasks that have no run to tell them. Each agent
 // has slots of its own, so that one that does not answer keeps no other waiting.
 type cancels struct {
-	store  *store.Store
+	store  *tasks.Store
 	agents *roster
 	poll   time.Duration
 	log    *slog.Logger
@@ -93,7 +92,7 @@ func (c *cancels) free(agent string) (wasFull bool) {
 
 // deleteUnneeded deletes cancels that no agent needs to know about, or that are too old.
 func (c *cancels) deleteUnneeded(ctx context.Context) error {
-	undelivered, err := c.store.Tasks.ExpireCancels(ctx, c.agents.withoutRemoteWork(), cancelRetention)
+	undelivered, err := c.store.ExpireCancels(ctx, c.agents.withoutRemoteWork(), cancelRetention)
 	for _, task := range undelivered {
 		c.log.WarnContext(ctx, "cancel given up: it could not be delivered to the agent", "task_id", task)
 	}
@@ -111,7 +110,7 @@ func (c *cancels) claim(ctx context.Context) error {
 	if len(slots) == 0 {
 		return nil
 	}
-	due, err := c.store.Tasks.ClaimCancels(ctx, slots)
+	due, err := c.store.ClaimCancels(ctx, slots)
 	if err != nil {
 		return err
 	}
@@ -134,7 +133,7 @@ func (c *cancels) deliver(ctx context.Context, agent executor.Canceler, one *tas
 		Checkpoint: one.Checkpoint, Traceparent: one.Traceparent,
 	}, one.Metadata)
 	if err == nil {
-		err = c.store.Tasks.CancelDelivered(ctx, one.Task)
+		err = c.store.CancelDelivered(ctx, one.Task)
 	}
 	if err != nil {
 		c.log.WarnContext(ctx, "deliver a cancel", "task_id", one.Task, "agent", one.Agent, "err", err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
@@ -24,7 +23,7 @@ const fewQueues = 4
 // a comment.
 type claimer struct {
 	pool   *Pool // starts the runs
-	store  *store.Store
+	store  *tasks.Store
 	agents *roster
 	slots  *slots
 	poll   time.Duration
@@ -42,7 +41,7 @@ type claimer struct {
 func newClaimer(p *Pool) *claimer {
 	return &claimer{
 		pool: p, store: p.store, agents: p.agents, slots: p.slots, poll: p.cfg.Poll, log: p.cfg.Logger,
-		claims: p.store.Tasks.NewClaimer(), agentsChanged: make(chan struct{}, 1),
+		claims: p.store.NewClaimer(), agentsChanged: make(chan struct{}, 1),
 		wakeups: wakeups{hub: p.hub, woken: make(chan struct{}, 1), stops: make(map[string]func())},
 	}
 }
@@ -207,7 +206,7 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 
 // startAll reads the inputs of claimed tasks and starts their runs.
 func (c *claimer) startAll(ctx context.Context, q *queue, leases []tasks.Lease, sent time.Time) {
-	inputs, err := c.store.Tasks.Inputs(ctx, leases)
+	inputs, err := c.store.Inputs(ctx, leases)
 	if err != nil {
 		c.log.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
 		for i := range leases {
@@ -224,7 +223,7 @@ func (c *claimer) startAll(ctx context.Context, q *queue, leases []tasks.Lease, 
 // from running. Such a task is retried later, as if its agent had failed: if it were released at once, it would
 // be claimed again at once.
 func (c *claimer) startOne(ctx context.Context, q *queue, lease []tasks.Lease, sent time.Time) {
-	in, err := c.store.Tasks.Inputs(ctx, lease)
+	in, err := c.store.Inputs(ctx, lease)
 	switch {
 	case err == nil:
 		c.pool.start(ctx, q, &lease[0], in[0], sent)

@@ -80,7 +80,7 @@ func (r *run) release(ctx context.Context) (released bool, err error) {
 	tick := time.NewTicker(releaseEvery)
 	defer tick.Stop()
 	for {
-		err := r.pool.store.Tasks.Release(ctx, []*tasks.Lease{r.lease})
+		err := r.pool.store.Release(ctx, []*tasks.Lease{r.lease})
 		if err == nil {
 			return true, nil
 		}
@@ -100,7 +100,7 @@ func (r *run) release(ctx context.Context) (released bool, err error) {
 func (r *run) whyLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
-	states, err := r.pool.store.Tasks.States(ctx, []a2a.ID{r.lease.TaskID})
+	states, err := r.pool.store.States(ctx, []a2a.ID{r.lease.TaskID})
 	if err == nil && states[r.lease.TaskID] == a2a.StateCanceled {
 		return r.pool.canceled(ctx, r.lease.TaskID)
 	}
@@ -158,7 +158,7 @@ func (r *run) finishUnreachable(ctx context.Context, reason error) (outcome stri
 	r.beginFinishing()
 	text := attempt.Text(reason.Error())
 	limit := r.queue.limits.Unreachable
-	delay, ok, err := r.pool.store.Tasks.Postpone(ctx, r.lease, tasks.Postponement{
+	delay, ok, err := r.pool.store.Postpone(ctx, r.lease, tasks.Postponement{
 		Error: text, MinDelay: max(minPostpone, executor.RetryDelay(reason)), MaxDelay: maxPostpone, Limit: limit,
 	})
 	switch {

@@ -164,7 +164,7 @@ type running struct {
 // start runs a pool until the test ends, or stop is called.
 func (f *fixture) start(cfg worker.Config) running {
 	f.t.Helper()
-	p := worker.New(f.Store, f.hub, cfg)
+	p := worker.New(f.Tasks, f.hub, cfg)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -22,7 +22,7 @@ const (
 // outages makes the tasks that were postponed due and tells the other replicas. Its run method is one goroutine, which
 // owns all fields.
 type outages struct {
-	store  *store.Store
+	store  *tasks.Store
 	hub    Hub
 	agents *roster
 	woken  chan<- struct{} // of the claimer
@@ -77,7 +77,7 @@ func (o *outages) run(ctx context.Context) {
 // restore opens the breakers of agents with a recorded outage. Otherwise each new process would send its first tasks in
 // vain, and an outage would stay recorded when all processes that knew of it have ended.
 func (o *outages) restore(ctx context.Context) {
-	list, err := o.store.Tasks.Outages(ctx)
+	list, err := o.store.Outages(ctx)
 	if err != nil {
 		o.log.WarnContext(ctx, "read which agents are unreachable", "err", err)
 		return
@@ -121,7 +121,7 @@ func (o *outages) actOnAll(ctx context.Context) (wait time.Duration) {
 // begin records that an agent cannot be reached.
 func (o *outages) begin(ctx context.Context, q *queue, out *outage, reason string) {
 	out.next = time.Now().Add(o.first)
-	if err := o.store.Tasks.BeginOutage(ctx, q.Name, reason, o.first); err != nil {
+	if err := o.store.BeginOutage(ctx, q.Name, reason, o.first); err != nil {
 		o.log.WarnContext(ctx, "record that an agent is unreachable", "agent", q.Name, "err", err)
 		return
 	}
@@ -131,7 +131,7 @@ func (o *outages) begin(ctx context.Context, q *queue, out *outage, reason strin
 
 // probe asks for a probe, and lets the claimer claim one task if it is granted.
 func (o *outages) probe(ctx context.Context, q *queue, out *outage) {
-	p, err := o.store.Tasks.Probe(ctx, q.Name, o.first, o.longest)
+	p, err := o.store.Probe(ctx, q.Name, o.first, o.longest)
 	switch {
 	case err != nil:
 		out.next = time.Now().Add(o.first)
@@ -146,7 +146,7 @@ func (o *outages) probe(ctx context.Context, q *queue, out *outage) {
 	default:
 		out.next = time.Now().Add(p.Wait)
 	}
-	if err := o.store.Tasks.Hasten(ctx, q.Name, 1); err != nil {
+	if err := o.store.Hasten(ctx, q.Name, 1); err != nil {
 		o.log.WarnContext(ctx, "find a task for a probe", "agent", q.Name, "err", err)
 	}
 	q.breaker.allowProbe()
@@ -155,9 +155,9 @@ func (o *outages) probe(ctx context.Context, q *queue, out *outage) {
 
 // end records that an agent answers again, and makes its postponed tasks due. If that fails it is repeated.
 func (o *outages) end(ctx context.Context, q *queue) bool {
-	err := o.store.Tasks.EndOutage(ctx, q.Name)
+	err := o.store.EndOutage(ctx, q.Name)
 	if err == nil {
-		err = o.store.Tasks.Hasten(ctx, q.Name, math.MaxInt)
+		err = o.store.Hasten(ctx, q.Name, math.MaxInt)
 	}
 	if err != nil {
 		o.log.WarnContext(ctx, "record that an agent is reachable again", "agent", q.Name, "err", err)

@@ -26,7 +26,6 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/tracing"
@@ -61,7 +60,7 @@ type Config struct {
 // Pool is the worker of one process. Use New. Its methods are safe for concurrent use; Run works once.
 type Pool struct {
 	cfg   Config
-	store *store.Store
+	store *tasks.Store
 	hub   Hub
 
 	agents   *roster
@@ -78,7 +77,7 @@ type Pool struct {
 }
 
 // New returns a Pool that does nothing until Run.
-func New(s *store.Store, hub Hub, cfg Config) *Pool {
+func New(s *tasks.Store, hub Hub, cfg Config) *Pool {
 	if cfg.Abandon == 0 {
 		cfg.Abandon = 5 * time.Second
 	}
@@ -178,7 +177,7 @@ func (p *Pool) release(ctx context.Context, leases []tasks.Lease) {
 	for i := range leases {
 		held[i] = &leases[i]
 	}
-	if err := p.store.Tasks.Release(ctx, held); err != nil {
+	if err := p.store.Release(ctx, held); err != nil {
 		p.cfg.Logger.WarnContext(ctx, "release tasks", "tasks", len(held), "err", err)
 		return
 	}

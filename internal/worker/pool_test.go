@@ -226,7 +226,7 @@ func TestPoliciesFollowTheAgents(t *testing.T) {
 	f := newFixture(t)
 	agents := []worker.Agent{agent("a", say()), agent("b", say(), a2a.Limits{MaxAttempts: 7}), agent("c", say())}
 	agents[1].OnLostLease, agents[2].OnLostLease = a2a.LostLeaseFail, a2a.LostLeaseInputRequired
-	p := worker.New(f.Store, f.hub, config(nil, agents...))
+	p := worker.New(f.Tasks, f.hub, config(nil, agents...))
 	same(t, "policies", []tasks.Policy{
 		{
 			Agent:       "a",
@@ -262,7 +262,7 @@ func TestPoolSubscribesBeforeItsFirstPoll(t *testing.T) {
 	f := newFixture(t)
 	release := f.hold("LOCK TABLE a2a.task_ready IN ACCESS EXCLUSIVE MODE") // the first poll waits here
 	hub := &lateHub{Hub: f.hub, registered: make(chan string, 10)}
-	p := worker.New(f.Store, hub, config(nil, agent("a", say()), agent("b", say())))
+	p := worker.New(f.Tasks, hub, config(nil, agent("a", say()), agent("b", say())))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()

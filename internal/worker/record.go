@@ -68,7 +68,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	if b.ends {
 		r.beginFinishing()
 	}
-	out, err := r.pool.store.Tasks.Append(ctx, r.lease,
+	out, err := r.pool.store.Append(ctx, r.lease,
 		tasks.Batch{Events: b.events, Checkpoint: b.due, Reply: b.reply})
 	if err != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
@@ -34,7 +33,7 @@ func renewLimit(ttl time.Duration) time.Duration {
 // renewals renews the leases of the running attempts, each at a third of its length. A renewal also finds leases
 // that are lost, and ends their runs.
 type renewals struct {
-	store *store.Store
+	store *tasks.Store
 	runs  *registry
 	log   *slog.Logger
 
@@ -160,7 +159,7 @@ func (n *renewals) renew(ctx context.Context, runs []*run, ttl time.Duration) (l
 	limited, cancel := context.WithTimeoutCause(ctx, renewLimit(ttl), errRenewTimeout)
 	defer cancel()
 	sent := time.Now()
-	renewals, err := n.store.Tasks.Renew(limited, leases, ttl)
+	renewals, err := n.store.Renew(limited, leases, ttl)
 	if err != nil {
 		return false, err
 	}
@@ -192,7 +191,7 @@ func (n *renewals) endLost(ctx context.Context, lost []*run) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
-	states, err := n.store.Tasks.States(ctx, ids)
+	states, err := n.store.States(ctx, ids)
 	if err != nil {
 		n.log.WarnContext(ctx, "read states of lost tasks", "runs", len(lost), "err", err)
 		for _, r := range lost {

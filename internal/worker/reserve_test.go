@@ -79,7 +79,7 @@ func newReplica(t *testing.T, slots int, agent *a2a.Agent) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.pool = worker.New(p.Store, hub, worker.Config{
+	p.pool = worker.New(p.Tasks, hub, worker.Config{
 		Worker: "r1", Slots: slots, Agents: []worker.Agent{{Agent: agent, Executor: p.gated}},
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3, Deadline: time.Hour},
 		// Only wake-ups and free slots may make it claim.

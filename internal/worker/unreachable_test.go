@@ -93,14 +93,9 @@ func TestUnreachableForTooLongFails(t *testing.T) {
 	var agent flaky
 	agent.tried = make(chan struct{}, 1000)
 	agent.away.Store(true)
-	p := f.start(config(probing, agent.agent("a", a2a.Limits{Unreachable: 24 * time.Hour})))
-	task := f.submit("a", "x")
-	receive(t, "try", agent.tried)
-	const longAgo = "UPDATE a2a.task_attempts SET unreachable_since = unreachable_since - interval '24 hours' " +
-		"WHERE task_id = $1"
-	f.exec(longAgo, task)
-	got := f.waitState(task, a2a.StateFailed)
-	want := "the agent was unreachable for 24h0m0s: the agent refuses connections"
+	p := f.start(config(probing, agent.agent("a", a2a.Limits{Unreachable: time.Microsecond})))
+	got := f.waitState(f.submit("a", "x"), a2a.StateFailed)
+	want := "the agent was unreachable for 1µs: the agent refuses connections"
 	if text := statusText(got); text != want {
 		t.Errorf("the client gets %q, want %q", text, want)
 	}

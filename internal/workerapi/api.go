@@ -18,7 +18,6 @@ import (
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
-	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
@@ -77,7 +76,7 @@ func (c *Config) setDefaults() {
 // API answers workers. Use New. Its methods are safe for concurrent use.
 type API struct {
 	cfg        Config
-	store      *store.Store
+	store      *tasks.Store
 	hub        Hub
 	byName     atomic.Pointer[map[string]*agent] // replaced as a whole and never changed
 	bounds     attempt.Bounds
@@ -97,7 +96,7 @@ type agent struct {
 }
 
 // New returns an API. Claims are answered while Run runs.
-func New(s *store.Store, hub Hub, cfg Config) *API {
+func New(s *tasks.Store, hub Hub, cfg Config) *API {
 	cfg.setDefaults()
 	a := &API{cfg: cfg, store: s, hub: hub}
 	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}

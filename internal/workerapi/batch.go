@@ -80,7 +80,7 @@ func (a *API) admitArtifacts(ctx context.Context, h *tasks.RemoteRun, ids []stri
 	all := a.artifacts.of(h.TaskID)
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	more, err := a.store.Tasks.ArtifactIDs(ctx, h.TaskID, all.through)
+	more, err := a.store.ArtifactIDs(ctx, h.TaskID, all.through)
 	if err != nil {
 		return err
 	}

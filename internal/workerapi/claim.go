@@ -122,13 +122,13 @@ type input struct {
 // database is unreachable.
 func (a *API) readInputs(ctx context.Context, leases []tasks.Lease) []input {
 	inputs := make([]input, len(leases))
-	all, err := a.store.Tasks.Inputs(ctx, leases)
+	all, err := a.store.Inputs(ctx, leases)
 	for i := range leases {
 		if err == nil {
 			inputs[i].Input = all[i]
 			continue
 		}
-		one, err := a.store.Tasks.Inputs(ctx, leases[i:i+1])
+		one, err := a.store.Inputs(ctx, leases[i:i+1])
 		if inputs[i].err = err; err == nil {
 			inputs[i].Input = one[0]
 		} else if a2a.CodeOf(err) == a2a.CodeUnavailable {
@@ -182,7 +182,7 @@ func (a *API) release(ctx context.Context, leases []tasks.Lease) {
 	for i := range leases {
 		held[i] = &leases[i]
 	}
-	if err := a.store.Tasks.Release(context.WithoutCancel(ctx), held); err != nil {
+	if err := a.store.Release(context.WithoutCancel(ctx), held); err != nil {
 		a.cfg.Logger.WarnContext(ctx, "release leases", "err", err) // the leases expire
 	}
 }

@@ -129,7 +129,7 @@ func (d *dispatcher) run(ctx context.Context) {
 	for name := range d.api.agents() { // before the first claim, so that no wake-up is missed
 		d.subscribe(name)
 	}
-	claimer := d.api.store.Tasks.NewClaimer()
+	claimer := d.api.store.NewClaimer()
 	timer := time.NewTimer(d.api.cfg.Poll)
 	defer timer.Stop()
 	for {

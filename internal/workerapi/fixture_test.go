@@ -127,7 +127,7 @@ func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*stor
 	}
 	watched := &watchedHub{Hub: hub, running: make(chan struct{})}
 	watched.missing.Store(int64(len(cfg.Agents)))
-	api := workerapi.New(s, watched, cfg)
+	api := workerapi.New(s.Tasks, watched, cfg)
 	f.api = api
 	ctx, stop := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	var wg sync.WaitGroup

@@ -38,7 +38,7 @@ func (a *API) withLease(ctx context.Context, g tasks.RemoteLease, reports bool,
 	do func(h *tasks.RemoteRun) error) error {
 	const tries = 16
 	for range tries {
-		h, err := a.store.Tasks.RenewRemote(ctx, g)
+		h, err := a.store.RenewRemote(ctx, g)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (a *API) report(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest
 	if len(b.Events) == 0 && b.Checkpoint == nil && b.ID == "" {
 		return n, nil
 	}
-	out, err := a.store.Tasks.Append(ctx, &h.Lease, b)
+	out, err := a.store.Append(ctx, &h.Lease, b)
 	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
 		a.cfg.Logger.WarnContext(ctx, "the database refused an event",
 			"task_id", h.TaskID, "agent", h.Agent, "epoch", h.Epoch, "err", err)
@@ -149,7 +149,7 @@ func (a *API) refused(ctx context.Context, h *tasks.RemoteRun, err error) error 
 // endedRun answers a request for a run whose lease is not held. It reports a cancel, or what the
 // batch wrote before the run ended. Otherwise it returns ErrLeaseLost.
 func (a *API) endedRun(ctx context.Context, g tasks.RemoteLease) (answer, error) {
-	o, err := a.store.Tasks.EndOfRun(ctx, g)
+	o, err := a.store.EndOfRun(ctx, g)
 	switch {
 	case err != nil:
 		return answer{}, err
@@ -197,7 +197,7 @@ func (a *API) serveFinish(ctx context.Context, r *request) ([]byte, error) {
 	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) error { return a.finish(ctx, &h.Lease, &req) })
 	if errors.Is(err, db.ErrLeaseLost) {
 		var o *tasks.RunEnd
-		if o, err = a.store.Tasks.EndOfRun(ctx, g); err == nil && o.Outcome == "expired" {
+		if o, err = a.store.EndOfRun(ctx, g); err == nil && o.Outcome == "expired" {
 			err = db.ErrLeaseLost
 		}
 	}
@@ -211,13 +211,13 @@ func (a *API) finish(ctx context.Context, l *tasks.Lease, req *finishRequest) er
 	switch req.outcome {
 	case outcomeDone:
 		completed := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}
-		_, err := a.store.Tasks.Append(ctx, l, tasks.Batch{Events: []a2a.Event{completed}})
+		_, err := a.store.Append(ctx, l, tasks.Batch{Events: []a2a.Event{completed}})
 		if err == nil {
 			a.logEnd(ctx, l, "finished", nil)
 		}
 		return err
 	case outcomeRelease:
-		err := a.store.Tasks.Release(ctx, []*tasks.Lease{l})
+		err := a.store.Release(ctx, []*tasks.Lease{l})
 		if err == nil {
 			a.logEnd(ctx, l, "released", nil)
 		}
