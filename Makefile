@@ -161,6 +161,7 @@ prose: $(VALE) ## Check words and sentences of the documents and the help texts 
 vet: ## Check format, go vet, and that go.mod is tidy
 	@out=$$(gofmt -l cmd internal migrations 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags patroni ./internal/e2e
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 

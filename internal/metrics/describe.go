@@ -28,8 +28,8 @@ func (s *sources) describe() {
 
 func (s *sources) describeTasks() {
 	s.add("gauge", "a2ad_tasks",
-		"Tasks there are in each state, of all replicas. Counted every 15 s; those that have ended "+
-			"are estimated from a sample where there are more than some hundred thousand.",
+		"Tasks in each state, over all replicas. Counted every 15 s. The number of ended tasks is "+
+			"estimated from a sample if there are more than some hundred thousand.",
 		[]string{"state"}, func(show report) {
 			if counts, ok := s.tasks.get(); ok {
 				for _, state := range tasks.States {
@@ -38,8 +38,7 @@ func (s *sources) describeTasks() {
 			}
 		})
 	s.add("counter", "a2ad_task_transitions_total",
-		"Times that this replica brought a task into each state. "+
-			"A claim brings it into working, also the second one.",
+		"Times that this replica set each state. Every claim sets working, also that of a retry.",
 		[]string{"state"}, func(show report) {
 			counts := s.Store.Tasks.Counts()
 			for _, state := range tasks.States {
@@ -47,14 +46,14 @@ func (s *sources) describeTasks() {
 			}
 		})
 	s.add("gauge", "a2ad_queue_tasks",
-		"Tasks that wait for a worker and may be claimed now, of all replicas. "+
-			"What waits for agents that are not served is of other.",
+		"Tasks that wait for a worker and may be claimed now, over all replicas. "+
+			"Tasks of agents that this replica does not serve count as other.",
 		[]string{"agent"},
 		s.queues(func(q operate.Queue) float64 {
 			return float64(q.Waiting)
 		}, func(a, b float64) float64 { return a + b }))
 	s.add("gauge", "a2ad_queue_oldest_seconds",
-		"Time for which the first task in the queue of each agent has waited since it could be claimed; "+
+		"How long the first task in the queue of each agent has waited since it could be claimed; "+
 			"0 if there is none.",
 		[]string{"agent"},
 		s.queues(func(q operate.Queue) float64 { return q.Oldest }, func(a, b float64) float64 { return max(a, b) }))
@@ -66,7 +65,7 @@ func (s *sources) describeTasks() {
 
 func (s *sources) describeWork() {
 	s.add("counter", "a2ad_claims_total",
-		"Runs begun: by the workers of this process (local), or given to workers that pull (remote).",
+		"Runs started: by the workers of this process (local), or given to remote workers (remote).",
 		[]string{"worker"}, func(show report) {
 			stats, _ := s.Pool.Stats()
 			remote, _ := s.Workers.Attempts()
@@ -88,39 +87,39 @@ func (s *sources) describeWork() {
 			}
 		})
 	s.add("counter", "a2ad_leases_expired_total",
-		"Leases that ran out and that this replica took from workers no longer heard of, "+
-			"by what became of the task: retry, fail, input-required.",
+		"Leases that expired and that this replica rescued, "+
+			"by what happened to the task: retry, fail, input-required.",
 		[]string{"fate"}, func(show report) {
 			for fate, n := range s.Store.Tasks.Counts().Rescued {
 				show(float64(n), fate)
 			}
 		})
 	s.add("counter", "a2ad_executors_abandoned_total",
-		"Runs whose executor went on although its context had ended.",
+		"Runs whose executor continued although its context had ended.",
 		nil, one(func() float64 { stats, _ := s.Pool.Stats(); return float64(stats.Abandoned) }))
 	s.add("gauge", "a2ad_runs",
 		"Runs in this process now.",
 		nil, one(func() float64 { _, running := s.Pool.Stats(); return float64(running) }))
 	s.add("gauge", "a2ad_run_slots",
-		"Runs that this process may have at once, by A2AD_WORKERS.",
+		"Runs that this process may have at once (A2AD_WORKERS).",
 		nil, one(func() float64 { return float64(s.Slots) }))
 }
 
 func (s *sources) describeStreams() {
 	s.add("gauge", "a2ad_sse_streams",
-		"Streams open in this process, over gRPC too.",
+		"Open streams in this process, over gRPC too.",
 		nil, one(s.Engine.Streams))
 	s.add("counter", "a2ad_stream_poll_hits_total",
-		"Times that polling found events no wake had told of: about none in health.",
+		"Times that polling found events that no wake-up had announced: about none in a healthy system.",
 		nil, one(s.Follower.PollHits))
 	s.add("gauge", "a2ad_listener_up",
-		"1 while this process receives wakes from other replicas; else it polls.",
+		"1 while this process receives wake-ups from other replicas; otherwise it polls.",
 		nil, one(func() float64 { return flag(s.Listener.Healthy()) }))
 	s.add("counter", "a2ad_listener_reconnects_total",
-		"Times that wakes were received again after an interruption.",
+		"Times that wake-ups were received again after an interruption.",
 		nil, one(func() float64 { return float64(s.Listener.Stats().Reconnects) }))
 	s.add("counter", "a2ad_wakes_received_total",
-		"Notifications received, by kind: all, of them own (sent by this process, ignored) and unreadable.",
+		"Notifications received, by kind: all; among them own (sent by this process, ignored) and unreadable.",
 		[]string{"kind"}, func(show report) {
 			stats := s.Listener.Stats()
 			show(float64(stats.Received), "all")
@@ -128,8 +127,8 @@ func (s *sources) describeStreams() {
 			show(float64(stats.Unreadable), "unreadable")
 		})
 	s.add("counter", "a2ad_wake_flushes_total",
-		"Statements by which wakes were sent, by result: sent, failed (kept and sent again), "+
-			"collapsed (too many keys: everybody is woken).",
+		"Statements that sent wake-ups, by result: sent, failed (kept and sent again), "+
+			"collapsed (too many keys: every waiter is woken).",
 		[]string{"result"}, func(show report) {
 			stats := s.Publisher.Stats()
 			show(float64(stats.Flushes), "sent")
@@ -143,7 +142,7 @@ func (s *sources) describeStreams() {
 
 func (s *sources) describePush() {
 	s.add("counter", "a2ad_push_attempts_total",
-		"Requests to webhooks, by what became of them.",
+		"Requests to webhooks, by result.",
 		[]string{"class"}, func(show report) {
 			tries, _ := s.Deliverer.Attempts()
 			for _, class := range push.Classes {
@@ -154,13 +153,13 @@ func (s *sources) describePush() {
 		"Webhooks that this process delivers to now.",
 		nil, one(func() float64 { _, busy := s.Deliverer.Attempts(); return float64(busy) }))
 	s.add("gauge", "a2ad_push_backlog",
-		"Webhooks with something to deliver, of all replicas.",
+		"Webhooks with events to deliver, over all replicas.",
 		nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.PushBacklog) }))
 	s.add("gauge", "a2ad_push_oldest_seconds",
-		"Age of the oldest event that a webhook has not been told of and is to be; 0 if there is none.",
+		"Age of the oldest event that is not delivered to its webhook yet; 0 if there is none.",
 		nil, s.gauge(func(g *operate.Gauges) float64 { return g.PushOldest }))
 	s.add("gauge", "a2ad_push_dest_open",
-		"Destinations whose breaker is open: they rest.",
+		"Destinations whose circuit breaker is open.",
 		nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.DestinationsOpen) }))
 	s.add("gauge", "a2ad_push_dest_disabled",
 		"Destinations that are disabled until an operator enables them.",
@@ -177,20 +176,20 @@ func (s *sources) describePools() {
 	}
 	pool := []string{"pool"}
 	s.add("gauge", "a2ad_db_pool_max",
-		"Connections that a pool may have: api reads for callers, worker writes, claim claims, "+
+		"Most connections of a pool. The pool api reads for callers, worker writes, claim claims tasks, "+
 			"renew renews leases.",
 		pool, pools(func(p db.PoolStat) float64 { return float64(p.MaxConns()) }))
 	s.add("gauge", "a2ad_db_pool_acquired",
 		"Connections in use.",
 		pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquiredConns()) }))
 	s.add("gauge", "a2ad_db_pool_idle",
-		"Connections at rest.",
+		"Idle connections.",
 		pool, pools(func(p db.PoolStat) float64 { return float64(p.IdleConns()) }))
 	s.add("counter", "a2ad_db_pool_acquires_total",
-		"Connections taken from a pool.",
+		"Connections acquired from a pool.",
 		pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquireCount()) }))
 	s.add("counter", "a2ad_db_pool_waits_total",
-		"Connections that had to be waited for, or opened.",
+		"Times that a connection had to be waited for or opened.",
 		pool, pools(func(p db.PoolStat) float64 { return float64(p.EmptyAcquireCount()) }))
 	s.add("counter", "a2ad_db_pool_wait_seconds_total",
 		"Time spent waiting for connections.",
@@ -206,7 +205,7 @@ func (s *sources) describeDatabase() {
 			"may see it: pg_read_all_stats sees all.",
 		nil, s.gauge(func(g *operate.Gauges) float64 { return g.OldestTransaction }))
 	s.add("gauge", "a2ad_db_notification_queue_ratio",
-		"How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not "+
+		"How full PostgreSQL's queue of notifications is, 0 to 1. It fills while a listening session does not "+
 			"end its transaction.",
 		nil, s.gauge(func(g *operate.Gauges) float64 { return g.NotificationQueue }))
 }
