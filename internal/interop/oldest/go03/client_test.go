@@ -25,7 +25,7 @@ type op map[string]any
 type peer struct {
 	*a2aclient.Client
 	t   *testing.T
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // with the time limit of one subtest
 }
 
 // eachBinding runs a test over every binding that the client supports.

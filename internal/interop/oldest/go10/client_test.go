@@ -27,7 +27,7 @@ type op map[string]any
 type peer struct {
 	*a2aclient.Client
 	t       *testing.T
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // with the time limit of one subtest
 	binding a2a.TransportProtocol
 }
 
