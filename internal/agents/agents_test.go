@@ -166,7 +166,7 @@ executor: {echo: {}}
 	const head = "name: a\ndescription: d\nexecutor: {echo: {}}\nskills: [{id: s}]\n"
 	for text, want := range map[string]string{
 		"{skills: [{id: s}]}": `extended_card: the skill id "s" is that of a public skill; choose another`,
-		"{extensions: []}":    "extensions are the agent's, whoever asks; name them at the top of the file",
+		"{extensions: []}":    "extensions are the same for all callers; name them at the top of the file",
 		"{url: x}":            "card.url is filled in by the server from its configuration; leave the line out",
 		"{skills: [{id: t, security: [x]}]}": "security must be a list of mappings from schemes to scopes; " +
 			"write [{oidc: [reports]}, {apiKey: []}]",

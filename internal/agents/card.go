@@ -135,7 +135,7 @@ func (d *decoder) extended(n node, x *a2a.Card) {
 	fields := append([]field{{name: "name", read: d.text("extended_card.name", &x.Name)}}, d.card(x)...)
 	fields = slices.DeleteFunc(fields, func(f field) bool { return f.name == "extensions" })
 	gone := maps.Clone(byServer)
-	gone["extensions"] = "extensions are the agent's, whoever asks; name them at the top of the file"
+	gone["extensions"] = "extensions are the same for all callers; name them at the top of the file"
 	d.mapping(n, "extended_card", fields, gone)
 }
 

@@ -210,8 +210,8 @@ func (k *keySet) get(ctx context.Context, at string) ([]byte, error) {
 	return body, err
 }
 
-// private reports whether nobody on the network can change what a URL returns: it uses https, or
-// names this machine.
+// private reports whether the network cannot change what a URL returns: the URL uses https, or names
+// this machine.
 func private(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" {

@@ -191,7 +191,7 @@ func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 	c.ExtendedCard = sv.agent.Extended != nil
 	c.Security = s.cfg.Authenticator.Schemes()
 	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
-		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
+		URI: ResumeExtension, Description: "Streams carry event ids and resume after Last-Event-ID.",
 	})
 	if params := skillSchemas(c.Skills); params != nil {
 		c.Extensions = append(c.Extensions, a2a.Extension{

@@ -18,7 +18,7 @@ WHERE CASE
 END;
 
 -- invariant: I2b nothing follows the end
-SELECT e.task_id::text, format('seq %s (%s) behind the end at seq %s', e.seq, coalesce(e.state, e.kind), f.seq)
+SELECT e.task_id::text, format('seq %s (%s) after the end at seq %s', e.seq, coalesce(e.state, e.kind), f.seq)
 FROM audit.event e
 JOIN (
   SELECT t.task_id, min(t.seq) AS seq
@@ -88,7 +88,7 @@ FROM audit.event e
 LEFT JOIN audit.attempt a ON a.task_id = e.task_id AND a.token = e.token AND a.worker = e.worker
 WHERE e.source = 'worker' AND a.task_id IS NULL;
 
--- invariant: I4d a claim begins with a working status, unless the log was retired since, or the agent was unreachable before
+-- invariant: I4d a claim begins with a working status, unless the log was retired or the agent was unreachable before
 SELECT a.task_id::text, format('claim %s begins with %s', a.token, coalesce(f.state, f.kind, 'nothing'))
 FROM audit.attempt a
 LEFT JOIN audit.task t ON t.id = a.task_id

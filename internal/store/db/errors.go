@@ -16,15 +16,15 @@ import (
 // written.
 var ErrLeaseLost = errors.New("lease lost")
 
-// What PostgreSQL refuses, by SQLSTATE. An error of any class but those named here and in lost is a fault of ours or of
-// the database: it is everybody's who shares the statement, and nobody else's.
+// What PostgreSQL refuses, by SQLSTATE. An error of another class than those named here and in lost is a fault of
+// a2ad or of the database. It fails every caller that shares the statement, and no other.
 //
-//	22 54        a value that PostgreSQL cannot hold        one item's; an agent's event: its agent is told
-//	23           a rule of the tables is broken             one item's, and a fault of ours
-//	55P03 57014  a lock, or a statement, took too long      may be one item's; to callers CodeInternal, to runs ofRun
-//	40001 40P01  serialization failure, deadlock            may be one item's; repeated at once (lost)
-//	08 53 57     connection, resources, shutdown            everybody's; repeated at once (lost)
-//	25006 58     read-only, as in a failover; disk errors   everybody's; CodeUnavailable
+//	22 54        a value that PostgreSQL cannot hold        of one item; for an event, its agent is told
+//	23           a constraint of a table is violated        of one item, and a fault of a2ad
+//	55P03 57014  a lock, or a statement, took too long      perhaps of one item; CodeInternal for callers, ofRun for runs
+//	40001 40P01  serialization failure, deadlock            perhaps of one item; repeated at once (lost)
+//	08 53 57     connection, resources, shutdown            of all items; repeated at once (lost)
+//	25006 58     read-only, as in a failover; disk errors   of all items; CodeUnavailable
 //
 // Callers are not asked to repeat what took too long: it may take as long again. An agent is charged for the first line
 // alone, and for a task that takes too long to be read (Inputs): a run that ends with CodeUnavailable is given back and
