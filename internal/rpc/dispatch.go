@@ -21,7 +21,7 @@ import (
 // it to serve. The result comes back through the front of the binding:
 //
 //	c := &call{s: s, front: f, rec: rec, agent: agent, gen: gen, header: r.Header, reply: w.Header()}
-//	defer c.leave()
+//	defer c.end()
 //	if err := c.signIn(r); err != nil { c.fail(ctx, err); return }
 //	op, err := c.gen.Decode(method, params)
 //	if err != nil { c.fail(ctx, err); return }
@@ -106,9 +106,9 @@ func (c *call) signIn(r *http.Request) error {
 	return nil
 }
 
-// leave ends a call, whether its client was signed in or not. The answer has been written by then,
+// end ends a call, whether its client was signed in or not. The answer has been written by then,
 // so the call gives back the memory that it held.
-func (c *call) leave() {
+func (c *call) end() {
 	c.session.Leave()
 	c.mem.Release()
 }

@@ -39,7 +39,7 @@ func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, hea
 		s: f.b.s, front: f, rec: rec, agent: f.b.s.root(), gen: gen,
 		header: header, reply: http.Header{"X-Request-Id": {rec.id}},
 	}
-	defer f.c.leave()
+	defer f.c.end()
 	if op, err := f.read(ctx, read); err != nil {
 		f.c.fail(ctx, err)
 	} else {

@@ -27,7 +27,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, agent *served)
 	c := &call{s: s, rec: rec, agent: agent, gen: s.generations[0], header: r.Header, reply: w.Header()}
 	f := &rpcFront{exchange: exchange{s, w, r, rec}, c: c}
 	c.front = f
-	defer c.leave()
+	defer c.end()
 	if op, err := f.read(); err != nil {
 		c.fail(r.Context(), err)
 	} else {

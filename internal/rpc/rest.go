@@ -46,7 +46,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request, p *restPath) 
 	}
 	f := &restFront{exchange: exchange{s, w, r, rec}, c: c, kind: jsonType}
 	c.front = f
-	defer c.leave()
+	defer c.end()
 	w.Header().Set("Cache-Control", "no-store")
 	if op, err := f.read(p); err != nil {
 		c.fail(r.Context(), err)

@@ -265,7 +265,7 @@ func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) 
 	return t
 }
 
-func (f *Follower) leave(t *topic) {
+func (f *Follower) release(t *topic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.refs--; t.refs == 0 {
@@ -294,7 +294,7 @@ func (c *Cursor) Made() {
 // Close ends the cursor.
 func (c *Cursor) Close() {
 	if c.topic != nil {
-		c.f.leave(c.topic)
+		c.f.release(c.topic)
 		c.topic = nil
 	}
 }

@@ -89,7 +89,7 @@ func (s *DB) Watch(ctx context.Context) error {
 	defer s.reach.answered.Store(0)
 	for {
 		begin := time.Now()
-		err := w.look(ctx)
+		err := w.check(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -129,8 +129,8 @@ type watcher struct {
 	since time.Time // the begin of the first try in a row that failed
 }
 
-// look polls the database, over a new connection if the old one does not answer.
-func (w *watcher) look(ctx context.Context) error {
+// check polls the database, over a new connection if the old one does not answer.
+func (w *watcher) check(ctx context.Context) error {
 	if w.conn != nil {
 		if Alive(ctx, w.conn) == nil || ctx.Err() != nil {
 			return nil

@@ -323,7 +323,7 @@ func (t *tenantTurns) turn(ctx context.Context, s *Store) []string {
 		if err != nil && ctx.Err() == nil {
 			s.db.Logger().WarnContext(ctx, "look for tenants with webhooks", "err", err)
 		}
-		t.looked(begin, found, err)
+		t.polled(begin, found, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -338,7 +338,7 @@ func (t *tenantTurns) turn(ctx context.Context, s *Store) []string {
 	return out
 }
 
-func (t *tenantTurns) looked(begin time.Time, found []string, err error) {
+func (t *tenantTurns) polled(begin time.Time, found []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.look.Polled(begin, db.FloorsAge, err)
