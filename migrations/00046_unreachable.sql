@@ -3,6 +3,8 @@
 -- An agent that cannot be reached costs its tasks no attempt. The attempt is recorded with the outcome unreachable, and since
 -- when the agent has been unreachable for this task.
 ALTER TABLE a2a.task_attempts ADD COLUMN unreachable_since timestamptz;
+-- As 00024_cheap_statistics.sql does for the other columns.
+ALTER TABLE a2a.task_attempts ALTER COLUMN unreachable_since SET STATISTICS 10;
 ALTER TABLE a2a.task_attempts DROP CONSTRAINT task_attempts_outcome_check;
 ALTER TABLE a2a.task_attempts ADD CONSTRAINT task_attempts_outcome_check
   CHECK (outcome IN ('completed', 'failed', 'rejected', 'canceled', 'input', 'retry', 'released', 'expired', 'unreachable')) NOT VALID;

@@ -233,7 +233,8 @@ func (f *outsideAgents) actions(what, task string) (list []action) {
 // each starts where the record of its predecessors ended.
 func (c *cluster) checkRuns(f *outsideAgents, task string) []action {
 	c.t.Helper()
-	epochs := column[int64](c, `SELECT token FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, task)
+	epochs := column[int64](c, `SELECT token FROM audit.attempt
+		WHERE task_id::text = $1 AND outcome IS DISTINCT FROM 'unreachable' ORDER BY token`, task)
 	runs := f.actions("run", task)
 	from := 0
 	for i, d := range runs {

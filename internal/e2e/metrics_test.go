@@ -301,7 +301,7 @@ var allowed = map[string]*regexp.Regexp{
 	"version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`),
 	"reason":  regexp.MustCompile(`^([A-Z_]+|evicted|full|owner|too_large)$`),
 	"worker":  regexp.MustCompile(`^(local|remote)$`),
-	"outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost)$`),
+	"outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost|unreachable)$`),
 	"fate":    regexp.MustCompile(`^(retry|fail|input-required)$`),
 	"rule":    regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`),
 	"pool":   regexp.MustCompile(`^(api|worker|claim|renew)$`),

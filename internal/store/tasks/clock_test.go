@@ -170,20 +170,22 @@ func TestCancelsAreDeliveredInTimeAfterTheClockWasSetBack(t *testing.T) {
 func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 	t.Parallel()
 	waits := map[string]string{
-		"task_ready.run_at":             "made_at",
-		"tasks.ready_at":                "that of its row in task_ready",
-		"task_leases.lease_until":       "held_at",
-		"task_cancels.due_at":           "set_at",
-		"push_configs.next_attempt_at":  "waits_at",
-		"push_configs.lease_until":      "waits_at",
-		"push_destinations.open_until":  "waits_at",
-		"push_parked.look_at":           "more than a minute away is due",
-		"tasks.deadline_at":             "at most a deadline away: TaskClaim, DeadlineBound",
-		"api_keys.expires_at":           "by the calendar",
-		"push_destinations.disabled_at": "until an operator enables it",
+		"task_ready.run_at":               "made_at",
+		"tasks.ready_at":                  "that of its row in task_ready",
+		"task_leases.lease_until":         "held_at",
+		"task_cancels.due_at":             "set_at",
+		"push_configs.next_attempt_at":    "waits_at",
+		"push_configs.lease_until":        "waits_at",
+		"push_destinations.open_until":    "waits_at",
+		"agent_outages.probe_at":          "further away than the longest wait is due: OutageProbe",
+		"task_attempts.unreachable_since": "in the future it is now: LeasePostpone",
+		"push_parked.look_at":             "more than a minute away is due",
+		"tasks.deadline_at":               "at most a deadline away: TaskClaim, DeadlineBound",
+		"api_keys.expires_at":             "by the calendar",
+		"push_destinations.disabled_at":   "until an operator enables it",
 	}
 	records := strings.Fields(`
-		api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at idempotency_keys.created_at
+		agent_outages.since api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at idempotency_keys.created_at
 		push_attempts.started_at push_configs.created_at push_configs.deleted_at push_configs.waits_at
 		push_destinations.first_failure_at push_destinations.waits_at server_keys.created_at
 		task_attempts.claimed_at task_attempts.ended_at task_batches.lease_until task_batches.made_at

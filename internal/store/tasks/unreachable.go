@@ -132,7 +132,7 @@ type Outage struct {
 
 // Outages lists the agents that some replica cannot reach, by name.
 func (s *Store) Outages(ctx context.Context) ([]Outage, error) {
-	rows, err := dbsqlc.New(s.db.Work()).Outages(ctx)
+	rows, err := dbsqlc.New(s.db.Reads()).Outages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read outages: %w", db.Unavailable(err))
 	}
