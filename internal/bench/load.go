@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -60,20 +61,30 @@ func (c *httpConn) do(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if length < 0 {
-		return nil, errors.New("an answer without a length")
-	}
-	if cap(c.in) < length {
-		c.in = make([]byte, length)
-	}
-	c.in = c.in[:length]
-	if _, err := io.ReadFull(c.br, c.in); err != nil {
+	if err := c.readBody(length); err != nil {
 		return nil, err
 	}
 	if status != http.StatusOK {
 		return nil, fmt.Errorf("HTTP %d: %.300s", status, c.in)
 	}
 	return c.in, nil
+}
+
+// readBody reads a body into c.in. Large responses come in chunks, with a negative length.
+func (c *httpConn) readBody(length int) (err error) {
+	if length < 0 {
+		if c.in, err = io.ReadAll(httputil.NewChunkedReader(c.br)); err != nil {
+			return err
+		}
+		_, err = c.br.Discard(len("\r\n")) // the trailer is empty
+		return err
+	}
+	if cap(c.in) < length {
+		c.in = make([]byte, length)
+	}
+	c.in = c.in[:length]
+	_, err = io.ReadFull(c.br, c.in)
+	return err
 }
 
 var contentLength = []byte("Content-Length: ")

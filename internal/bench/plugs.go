@@ -71,9 +71,9 @@ func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir strin
 		"script.yaml": "name: script\ndescription: Plays a script.\nexecutor: {script: {}}\n",
 	}
 	for _, name := range []string{"chunks", "flood"} {
-		files[name+
-			".yaml"] = fmt.Sprintf("name: %s\ndescription: Reports.\nexecutor: {http: {url: http://%s/%s}}\nlimits: "+
-			"{max_attempts: 1, concurrency: 1}\n", name, l.Addr(), name)
+		files[name+".yaml"] = fmt.Sprintf("name: %s\ndescription: Reports.\n"+
+			"executor: {http: {url: http://%s/%s}}\nlimits: {max_attempts: 1, concurrency: 1}\n",
+			name, l.Addr(), name)
 	}
 	err = os.MkdirAll(dir, 0o755)
 	for name, text := range files {
