@@ -21,7 +21,7 @@ var ErrLeaseLost = errors.New("lease lost")
 //
 //	22 54        a value that PostgreSQL cannot hold        of one item; for an event, its agent is told
 //	23           a constraint of a table is violated        of one item, and a fault of a2ad
-//	55P03 57014  a lock, or a statement, took too long      perhaps of one item; CodeInternal for callers, ofRun for runs
+//	55P03 57014  a lock, or a statement, took too long      perhaps of one item; for callers CodeInternal
 //	40001 40P01  serialization failure, deadlock            perhaps of one item; repeated at once (lost)
 //	08 53 57     connection, resources, shutdown            of all items; repeated at once (lost)
 //	25006 58     read-only, as in a failover; disk errors   of all items; CodeUnavailable

@@ -185,7 +185,8 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		"push_destinations.disabled_at":   "until an operator enables it",
 	}
 	records := strings.Fields(`
-		agent_outages.since api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at idempotency_keys.created_at
+		agent_outages.since api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at
+		idempotency_keys.created_at
 		push_attempts.started_at push_configs.created_at push_configs.deleted_at push_configs.waits_at
 		push_destinations.first_failure_at push_destinations.waits_at server_keys.created_at
 		task_attempts.claimed_at task_attempts.ended_at task_batches.lease_until task_batches.made_at
