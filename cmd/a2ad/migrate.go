@@ -28,8 +28,8 @@ type MigrateUpCmd struct {
 func (*MigrateUpCmd) Help() string {
 	return `Several processes can run this at once: one migrates, and the others wait for it. ` +
 		`Servers of the previous version keep working meanwhile. ` +
-		`A migration that needs a lock which a long transaction holds, such as a dump, ` +
-		`is repeated until it gets the lock.`
+		`If a long transaction, such as a dump, holds a lock that a migration needs, ` +
+		`a2ad retries the migration until it gets the lock.`
 }
 
 // Run migrates and shows the result.

@@ -15,8 +15,8 @@ import (
 type TaskPurgeCmd struct {
 	IDs      []string `arg:"" optional:"" name:"id" help:"Ids of the tasks."`
 	Tenant   string   `placeholder:"T" help:"With --owner, instead of ids: all tasks of an owner of this tenant."`
-	Owner    string   `placeholder:"O" help:"The owner."`
-	Context  string   `placeholder:"ID" help:"Of these, only the tasks of this conversation."`
+	Owner    string   `placeholder:"O" help:"Owner of the tasks."`
+	Context  string   `placeholder:"ID" help:"Only tasks of this conversation."`
 	Yes      bool     `short:"y" help:"Do not ask."`
 	Database `group:"database"`
 	Output
@@ -24,10 +24,10 @@ type TaskPurgeCmd struct {
 
 // Help is shown below the usage line.
 func (*TaskPurgeCmd) Help() string {
-	return `Removes tasks for ever, with their messages, artifacts, events, attempts and webhooks. ` +
-		`Running tasks are canceled first. After the command no webhook of theirs is called. ` +
-		`The audit log keeps a record of the purge, and nothing else. ` +
-		`It asks first; a script passes --yes.`
+	return `Removes tasks permanently, with their messages, artifacts, events, attempts and webhooks. ` +
+		`Running tasks are canceled first. After that, their webhooks are not called. ` +
+		`Only a record of the purge remains, in the audit log. ` +
+		`The command asks for confirmation; a script passes --yes.`
 }
 
 // Validate is called by the parser.
@@ -153,7 +153,7 @@ func (c *TaskPurgeCmd) confirm(ctx context.Context, app *App, s *store.Store) er
 	if c.Owner != "" {
 		taskList += " of " + term.Printable(c.Tenant+"/"+c.Owner)
 	}
-	question := fmt.Sprintf("This removes %s and everything about %s, for ever. Continue?", taskList, them)
+	question := fmt.Sprintf("This permanently removes %s and everything about %s. Continue?", taskList, them)
 	sure, err := app.Confirm(ctx, question)
 	switch {
 	case err != nil:

@@ -14,11 +14,11 @@ var descriptions = map[string]description{
 		"under --data-dir."},
 	"data-dir":  {help: "Where dev keeps its PostgreSQL.", value: "DIR"},
 	"pg-bindir": {help: "Directory of the PostgreSQL programs that dev starts.", value: "DIR", auto: "searched"},
-	"db-pool": {help: "Connections for requests and work. Four more listen, renew leases and watch the " +
+	"db-pool": {help: "Connections for requests and attempts. Four more listen, renew leases and watch the " +
 		"database."},
 	"pool-timeout": {help: "Longest wait for a free connection."},
-	"connect-timeout": {help: "Longest wait for a new connection to PostgreSQL. While none can be made, calls are " +
-		"refused after this time, and at once when that has lasted longer."},
+	"connect-timeout": {help: "Longest wait for a new connection to PostgreSQL. If PostgreSQL is unreachable, calls fail " +
+		"after this time; once that has lasted longer, they fail at once."},
 	"tcp-timeout": {help: "Longest wait until PostgreSQL's machine acknowledges what was sent (TCP_USER_TIMEOUT, " +
 		"on Linux). Keepalives detect a silent machine in about this time."},
 	"statement-timeout": {help: "Longest run of one statement. A connection that has not answered a second later " +
@@ -30,7 +30,7 @@ var descriptions = map[string]description{
 	// Listeners
 	"admin-listen": {help: "Address for operators: health, metrics and profiles; or off."},
 	"listen":       {help: "Address of the API."},
-	"grpc-listen":  {help: "Address of the API over gRPC; same, for the port of the API; or off."},
+	"grpc-listen":  {help: "Address of the API over gRPC, or same to share the port of the API, or off."},
 	"public-url":   {help: "Base URL of the server in agent cards.", auto: "from the listener"},
 	"grpc-public-address": {value: "HOST:PORT", auto: "from the listener", help: "Address of gRPC in agent cards. " +
 		"Without it, the host of A2AD_PUBLIC_URL and the port of the listener."},
@@ -85,7 +85,7 @@ var descriptions = map[string]description{
 		help: "Name of this replica in leases and database connections."},
 	"lease-ttl": {help: "How long a lease on a task or on a delivery lasts. It is renewed after a third of this " +
 		"time."},
-	"poll-interval":      {help: "How often work and events are polled when no wake-up arrives."},
+	"poll-interval":      {help: "How often to poll for work and events when no wake-up arrives."},
 	"wake-interval":      {help: "How long wake-ups for other replicas are collected before they are sent."},
 	"run-deadline":       {help: "Longest turn of an agent, over all its attempts."},
 	"idle-timeout":       {help: "Longest time that a running agent may report nothing."},
@@ -93,8 +93,8 @@ var descriptions = map[string]description{
 	"retry-backoff-base": {help: "Delay before the second attempt. It doubles for each further attempt, with jitter."},
 	"retry-backoff-max":  {help: "Longest delay between two attempts."},
 	"unreachable-limit":  {help: "How long a task waits for an agent that cannot be reached. Then it fails."},
-	"rescue-interval":    {help: "How often tasks with an expired lease are looked for."},
-	"sweep-interval":     {help: "How often rows that are old enough to be removed are looked for."},
+	"rescue-interval":    {help: "How often to poll for tasks with an expired lease."},
+	"sweep-interval":     {help: "How often to poll for rows that are old enough to be removed."},
 	"retention":          {help: "Time after its end at which a task is deleted, or never."},
 	"log-retention":      {help: "Time after the end of a task at which its events are removed, or never."},
 	"attempt-retention": {help: "Time after the end of a task at which the records of its attempts are removed, or " +
@@ -102,13 +102,13 @@ var descriptions = map[string]description{
 	"audit-retention": {help: "Age at which entries of the audit log are removed, at least 30 days, or never."},
 	"signin-retention": {help: "Age at which failed sign-ins are removed from the audit log, at least one day, or " +
 		"never."},
-	"retire-interval": {help: "How often tasks that are old enough to be deleted are looked for."},
+	"retire-interval": {help: "How often to poll for tasks that are old enough to be deleted."},
 
 	// Streams and waiting
 	"blocking-max-wait":     {help: "Longest wait of a blocking send. After that the response is the task as it is."},
 	"sse-ping":              {help: "Time after which a quiet stream sends a comment."},
 	"sse-write-timeout":     {help: "Longest write to a stream. A slower reader is disconnected and can resume."},
-	"sse-retry":             {help: "How long a stream that ends early tells its client to wait."},
+	"sse-retry":             {help: "Delay before a client reconnects to a stream that ended early, as the stream tells it."},
 	"max-streams":           {help: "Largest number of streams in one replica."},
 	"max-streams-per-owner": {help: "Largest number of streams of one owner in one replica."},
 
@@ -126,7 +126,7 @@ var descriptions = map[string]description{
 		"commas."},
 	"push-concurrency":     {help: "Deliveries of one replica at the same time."},
 	"push-per-destination": {help: "Deliveries to one destination at the same time, over all replicas."},
-	"push-poll": {help: "How often due deliveries are polled when no wake-up arrives; at least once per " +
+	"push-poll": {help: "How often to poll for due deliveries when no wake-up arrives; at least once per " +
 		"A2AD_POLL_INTERVAL."},
 	"push-retention": {help: "Age at which failed attempts, responses and deleted webhooks are removed, or never."},
 	"push-max-body": {help: "Size of a notification. A larger task is sent without its history, " +
@@ -166,14 +166,14 @@ var descriptions = map[string]description{
 	"memory-budget": {auto: "half of what the cgroup or GOMEMLIMIT allows, else a quarter of the machine",
 		help: "Memory of one replica for incoming requests and for responses. " +
 			"When it is used up, further requests wait for a moment and are then refused."},
-	"max-pending": {help: "Reads, and as many writes, of one replica that may run in the database or wait for it."},
+	"max-pending": {help: "Reads that may run in the database or wait for it, in one replica; the same number applies to writes."},
 
 	// Rates
-	"rate-reads":       {help: "Reads of one owner, per second and at once; or off."},
-	"rate-sends":       {help: "Messages and cancels of one owner, per second and at once; or off."},
-	"rate-streams":     {help: "Streams that one owner opens, per second and at once; or off."},
-	"rate-push-writes": {help: "Webhooks that one owner sets or deletes, per second and at once; or off."},
-	"rate-sign-ins":    {help: "Failed sign-ins from one address, per second and at once; or off."},
+	"rate-reads":       {help: "Reads of one owner: per second, and in one burst; or off."},
+	"rate-sends":       {help: "Messages and cancels of one owner: per second, and in one burst; or off."},
+	"rate-streams":     {help: "Streams that one owner opens: per second, and in one burst; or off."},
+	"rate-push-writes": {help: "Webhooks that one owner sets or deletes: per second, and in one burst; or off."},
+	"rate-sign-ins":    {help: "Failed sign-ins from one address: per second, and in one burst; or off."},
 	"trusted-proxies":  {help: "Address ranges of proxies whose X-Forwarded-For names the client's address."},
 
 	// Logs
