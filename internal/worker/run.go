@@ -89,8 +89,8 @@ func (r *run) do(ctx context.Context) {
 	if abandoned {
 		r.pool.counters.count(func(s *Stats) { s.Abandoned++ })
 	}
+	r.tellBreaker(reason) // before the end is recorded, which takes a while: the slot is free already
 	outcome, err := r.finish(context.WithoutCancel(ctx), reason)
-	r.tellBreaker(reason)
 	r.pool.noteEnd(r.lease.Agent, outcome, err)
 	r.endTrace(outcome, err)
 	r.logEnd(ctx, outcome, err, abandoned, time.Since(start))
