@@ -17,8 +17,8 @@ var descriptions = map[string]description{
 	"db-pool": {help: "Connections for requests and attempts. Four more listen, renew leases and watch the " +
 		"database."},
 	"pool-timeout": {help: "Longest wait for a free connection."},
-	"connect-timeout": {help: "Longest wait for a new connection to PostgreSQL. If PostgreSQL is unreachable, calls fail " +
-		"after this time; once that has lasted longer, they fail at once."},
+	"connect-timeout": {help: "Longest wait for a new connection to PostgreSQL. If PostgreSQL is unreachable, " +
+		"calls fail after this time; once that has lasted longer, they fail at once."},
 	"tcp-timeout": {help: "Longest wait until PostgreSQL's machine acknowledges what was sent (TCP_USER_TIMEOUT, " +
 		"on Linux). Keepalives detect a silent machine in about this time."},
 	"statement-timeout": {help: "Longest run of one statement. A connection that has not answered a second later " +
@@ -105,10 +105,11 @@ var descriptions = map[string]description{
 	"retire-interval": {help: "How often to poll for tasks that are old enough to be deleted."},
 
 	// Streams and waiting
-	"blocking-max-wait":     {help: "Longest wait of a blocking send. After that the response is the task as it is."},
-	"sse-ping":              {help: "Time after which a quiet stream sends a comment."},
-	"sse-write-timeout":     {help: "Longest write to a stream. A slower reader is disconnected and can resume."},
-	"sse-retry":             {help: "Delay before a client reconnects to a stream that ended early, as the stream tells it."},
+	"blocking-max-wait": {help: "Longest wait of a blocking send. After that the response is the task as it is."},
+	"sse-ping":          {help: "Time after which a quiet stream sends a comment."},
+	"sse-write-timeout": {help: "Longest write to a stream. A slower reader is disconnected and can resume."},
+	"sse-retry": {help: "Delay before a client reconnects to a stream that ended early, as the stream " +
+		"tells it."},
 	"max-streams":           {help: "Largest number of streams in one replica."},
 	"max-streams-per-owner": {help: "Largest number of streams of one owner in one replica."},
 
@@ -166,7 +167,8 @@ var descriptions = map[string]description{
 	"memory-budget": {auto: "half of what the cgroup or GOMEMLIMIT allows, else a quarter of the machine",
 		help: "Memory of one replica for incoming requests and for responses. " +
 			"When it is used up, further requests wait for a moment and are then refused."},
-	"max-pending": {help: "Reads that may run in the database or wait for it, in one replica; the same number applies to writes."},
+	"max-pending": {help: "Reads that may run in the database or wait for it, in one replica; the same " +
+		"number applies to writes."},
 
 	// Rates
 	"rate-reads":       {help: "Reads of one owner: per second, and in one burst; or off."},
