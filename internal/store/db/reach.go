@@ -15,7 +15,7 @@ import (
 
 const (
 	// watchEvery is how often Watch asks whether the database answers, watchAway how often while it does not, and
-	// watchLeast how long it waits at the least when others doubt it.
+	// watchLeast is the shortest wait between two checks, when another connection has failed.
 	watchEvery = time.Second
 	watchAway  = 100 * time.Millisecond
 	watchLeast = 20 * time.Millisecond

@@ -157,7 +157,7 @@ func TestOverviewAndGaugesShowDelays(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	hooked := map[string]a2a.ID{}
-	for _, name := range []string{"behind", "slow", "dead", "off", "deleted"} {
+	for _, name := range []string{"late", "slow", "dead", "off", "deleted"} {
 		in, p := storetest.Submission("x"), storetest.NewWebhook("default")
 		in.Push = &p
 		hooked[name] = f.Submit(in).Task
@@ -171,10 +171,10 @@ func TestOverviewAndGaugesShowDelays(t *testing.T) {
 		task  a2a.ID
 		query string
 	}{
-		{hooked["behind"], "UPDATE a2a.push_configs SET attempt = 1 WHERE task_id = $1"},
+		{hooked["late"], "UPDATE a2a.push_configs SET attempt = 1 WHERE task_id = $1"},
 		{hooked["dead"], "UPDATE a2a.push_configs SET state = 'dead', reason = 'x' WHERE task_id = $1"},
 		{hooked["off"], "UPDATE a2a.push_configs SET state = 'disabled', reason = 'x' WHERE task_id = $1"},
-		{hooked["behind"], `
+		{hooked["late"], `
 			UPDATE a2a.task_events SET committed_at = committed_at - interval '2 h' WHERE seq = 1 AND task_id = $1`},
 		{hooked["dead"], `
 			UPDATE a2a.task_events SET committed_at = committed_at - interval '3 h' WHERE seq = 1 AND task_id = $1`},

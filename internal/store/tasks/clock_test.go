@@ -104,7 +104,7 @@ func TestLeasesEndInTimeAfterTheClockWasSetBack(t *testing.T) {
 	f.Rescue(1)
 }
 
-// The deadline of a turn is at most as far away as that of a new turn.
+// The deadline of a turn is never later than that of a turn that begins now.
 func TestDeadlineIsNotLaterAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
