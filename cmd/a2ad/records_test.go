@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,6 +33,30 @@ func TestStats(t *testing.T) {
 	}
 	if i := w.run(exitOK, "stats"); !strings.Contains(i.stdout, "Queues\n") || !strings.Contains(i.stdout, "words") {
 		t.Errorf("%s", i.stdout)
+	}
+}
+
+// The operator sees which agent is unreachable, and that a task waits for it.
+func TestUnreachableAgentIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.submit(taskID, "alice", nil)
+	if err := w.store.Tasks.BeginOutage(t.Context(), "words", "connection refused", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	s := rows[stats](t, w.run(exitOK, "stats", "-o", "json"))[0]
+	if len(s.Unreachable) != 1 || s.Unreachable[0].Agent != "words" || s.Unreachable[0].Waiting != 1 ||
+		s.Unreachable[0].Reason != "connection refused" || s.Unreachable[0].Since.IsZero() {
+		t.Errorf("stats show %+v", s.Unreachable)
+	}
+	show := w.run(exitOK, "task", "show", taskID).stdout
+	if !strings.Contains(show, "because its agent has been unreachable since") ||
+		!strings.Contains(show, "0 probes: connection refused") {
+		t.Errorf("task show does not say why the task waits:\n%s", show)
+	}
+	w.complete()
+	if show := w.run(exitOK, "task", "show", taskID).stdout; strings.Contains(show, "unreachable") {
+		t.Errorf("task show says that a completed task waits:\n%s", show)
 	}
 }
 

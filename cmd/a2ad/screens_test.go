@@ -110,6 +110,8 @@ func someOverview() *operate.Overview {
 			{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second},
 			{Agent: "late", Waiting: 1, Oldest: -time.Second},
 		},
+		Unreachable: []operate.Outage{{Agent: "words", Since: someTime, Reason: "connect: connection refused",
+			Replica: "replica-1", Probes: 7, Next: someTime.Add(30 * time.Second)}},
 		Workers: []operate.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
 		Runs: []operate.RunSeen{
 			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute,

@@ -17,9 +17,9 @@ type StatsCmd struct {
 
 // Help is shown below the usage line.
 func (*StatsCmd) Help() string {
-	return `Shows tasks by agent and state, the queues, the workers, the attempts that have been silent for longest, ` +
-		`connected servers, the backlog of webhooks, destinations that are not called, sizes, and the oldest ` +
-		`transactions.
+	return `Shows tasks by agent and state, the queues, unreachable agents, the workers, the attempts that have been ` +
+		`silent for longest, connected servers, the backlog of webhooks, destinations that are not called, sizes, ` +
+		`and the oldest transactions.
 
 With more than some hundred thousand tasks, the number of finished ones is an estimate, marked with ~.`
 }
@@ -42,6 +42,7 @@ func (c *StatsCmd) Run(ctx context.Context, app *App) error {
 type stats struct {
 	Tasks        []statsTasks       `json:"tasks"`
 	Queues       []statsQueue       `json:"queues"`
+	Unreachable  []statsUnreachable `json:"unreachable"`
 	Workers      []statsWorker      `json:"workers"`
 	Runs         []statsRun         `json:"runs"`
 	Replicas     []statsReplica     `json:"replicas"`
@@ -65,6 +66,16 @@ type statsQueue struct {
 	Waiting  int64  `json:"waiting"`
 	Due      int64  `json:"due"`
 	OldestMs int64  `json:"oldestMs"`
+}
+
+type statsUnreachable struct {
+	Agent       string    `json:"agent"`
+	Since       time.Time `json:"since"`
+	Reason      string    `json:"reason"`
+	Replica     string    `json:"replica"` // that could not reach it last
+	Probes      int       `json:"probes"`
+	NextProbeAt time.Time `json:"nextProbeAt"`
+	Waiting     int64     `json:"waiting"` // tasks
 }
 
 type statsWorker struct {
@@ -137,6 +148,16 @@ func listOf[A, B any](list []A, convert func(A) B) []B {
 	return out
 }
 
+// waitingFor returns how many tasks of an agent wait for a worker.
+func waitingFor(o *operate.Overview, agent string) int64 {
+	for _, q := range o.Queues {
+		if q.Agent == agent {
+			return q.Waiting
+		}
+	}
+	return 0
+}
+
 func newStats(o *operate.Overview) stats {
 	p := o.Push
 	return stats{
@@ -145,6 +166,9 @@ func newStats(o *operate.Overview) stats {
 		}),
 		Queues: listOf(o.Queues, func(q operate.QueueDepth) statsQueue {
 			return statsQueue{q.Agent, q.Waiting, q.Due, max(q.Oldest.Milliseconds(), 0)}
+		}),
+		Unreachable: listOf(o.Unreachable, func(a operate.Outage) statsUnreachable {
+			return statsUnreachable{a.Agent, a.Since, a.Reason, a.Replica, a.Probes, a.Next, waitingFor(o, a.Agent)}
 		}),
 		Workers: listOf(o.Workers, func(w operate.WorkerLoad) statsWorker { return statsWorker(w) }),
 		Runs: listOf(o.Runs, func(r operate.RunSeen) statsRun {

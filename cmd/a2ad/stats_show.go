@@ -33,6 +33,13 @@ func showWork(s *term.Sections, o *operate.Overview) {
 			}
 			return []string{term.Cell(q.Agent), term.Number(q.Waiting), term.Number(q.Due), oldest}
 		}))
+	s.Table("Unreachable agents", []string{"AGENT", "SINCE", "WAITING", "PROBES", "NEXT PROBE", "REASON"},
+		listOf(o.Unreachable, func(a operate.Outage) []string {
+			return []string{
+				term.Cell(a.Agent), term.Moment(a.Since), term.Number(waitingFor(o, a.Agent)), strconv.Itoa(a.Probes),
+				term.Moment(a.Next), term.Cell(a.Reason),
+			}
+		}))
 	s.Table("Busy workers", []string{"WORKER", "RUNNING", "LEASE EXPIRED"},
 		listOf(o.Workers, func(w operate.WorkerLoad) []string {
 			return []string{term.Cell(w.Worker), term.Number(w.Running), term.Number(w.Expired)}

@@ -35,9 +35,19 @@ type attemptRow struct {
 	Error     string     `json:"error,omitempty"`
 }
 
+// agentOutage says why a queued task waits: its agent is unreachable.
+type agentOutage struct {
+	Since       time.Time `json:"since"`
+	Reason      string    `json:"reason"`
+	Probes      int       `json:"probes"`
+	NextProbeAt time.Time `json:"nextProbeAt"`
+}
+
 // taskDetail is everything about one task.
 type taskDetail struct {
 	taskRow
+	Unreachable *agentOutage `json:"agentUnreachable,omitempty"` // nil: the task does not wait for that
+
 	Attempts []attemptRow    `json:"attempts"`
 	Timeline []timelineRow   `json:"timeline"`
 	Raw      json.RawMessage `json:"task"` // in the form of A2A 0.3
@@ -75,7 +85,17 @@ func readTask(ctx context.Context, s *store.Store, text string) (*taskDetail, er
 	if err != nil {
 		return nil, err
 	}
-	return newTaskDetail(row, task, happened), nil
+	d := newTaskDetail(row, task, happened)
+	if d.ReadyAt == nil {
+		return d, nil
+	}
+	outages, err := s.Tasks.Outages(ctx)
+	for _, o := range outages {
+		if o.Agent == d.Agent {
+			d.Unreachable = &agentOutage{o.Since, o.Reason, o.Probes, o.Next}
+		}
+	}
+	return d, err
 }
 
 func newTaskDetail(row taskRow, task *a2a.Task, happened *operate.Timeline) *taskDetail {
@@ -107,6 +127,10 @@ func showTask(app *App, d *taskDetail) error {
 		line("lease", fmt.Sprintf("of %s until %s, epoch %d", term.Cell(d.Worker), term.Moment(*d.LeaseUntil), d.Epoch))
 	case d.ReadyAt != nil:
 		line("queued", "since "+term.Moment(*d.ReadyAt))
+	}
+	if o := d.Unreachable; o != nil {
+		line("waits", fmt.Sprintf("because its agent has been unreachable since %s, %s: %s", term.Moment(o.Since),
+			term.Count(o.Probes, "probe"), term.Cell(o.Reason)))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

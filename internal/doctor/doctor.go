@@ -11,6 +11,8 @@ import (
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/pgcheck"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/term"
 )
@@ -119,9 +121,16 @@ func (d *Doctor) Database(ctx context.Context, url string) {
 	if in.Schema != operate.SchemaVersion() || len(in.CannotBe) > 0 || in.Pooler.Lends {
 		return
 	}
-	if err := d.secrets(ctx, url); err != nil {
+	s, err := store.Open(ctx, store.Config{Config: db.Config{URL: url, Replica: "operator", PoolSize: 4}})
+	if err != nil {
+		d.Findings.warn("stored", "", "what is stored could not be read: %s", err)
+		return
+	}
+	defer s.Close()
+	if err := d.secrets(ctx, s); err != nil {
 		d.Findings.warn("keys", "", "the encrypted secrets could not be read: %s", err)
 	}
+	d.outages(ctx, s)
 }
 
 // inspect judges what PostgreSQL says about itself.

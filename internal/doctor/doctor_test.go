@@ -64,6 +64,17 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	}
 }
 
+func TestUnreachableAgentsAreReported(t *testing.T) {
+	t.Parallel()
+	var f Findings
+	checkOutages([]operate.Outage{{Agent: "words", Since: time.Unix(0, 0).UTC(), Reason: "connection refused"}}, &f)
+	checkOutages(nil, &f)
+	const want = "the agent words has been unreachable since 1970-01-01T00:00:00Z: connection refused"
+	if len(f) != 2 || f[0].Level != LevelWarning || f[0].Text != want || f[1].Level != LevelOK {
+		t.Errorf("%+v, want a warning %q and an ok", f, want)
+	}
+}
+
 // TestInspect covers what no test can plant: a pooler, clocks, old sessions.
 func TestInspect(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,6 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/access"
-	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -29,16 +28,11 @@ func (d *Doctor) ring() (seal.Ring, error) {
 }
 
 // secrets checks that the keys decrypt what is stored.
-func (d *Doctor) secrets(ctx context.Context, url string) error {
+func (d *Doctor) secrets(ctx context.Context, s *store.Store) error {
 	ring, err := d.ring()
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, store.Config{Config: db.Config{URL: url, Replica: "operator", PoolSize: 4}})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	sealed, err := s.Access.SealedWith(ctx)
 	if err != nil {
 		return err

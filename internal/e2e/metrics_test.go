@@ -289,6 +289,23 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	}
 }
 
+// The outage of an agent that is not served, because it was removed, is not exposed.
+func TestMetricsShowUnreachableAgents(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0")
+	if _, err := c.db.Exec(t.Context(), `INSERT INTO a2a.agent_outages (agent, reason, replica, probe_at)
+		VALUES ('echo', 'refused', 'b', now()), ('removed', 'refused', 'b', now())`); err != nil {
+		t.Fatal(err)
+	}
+	e := a.scrape()
+	for agent, want := range map[string]float64{"echo": 1, "script": 0, "removed": 0, "other": 0} {
+		if got := e.sum("a2ad_agent_unreachable", "agent", agent); got != want {
+			t.Errorf("a2ad_agent_unreachable of %s is %v, want %v", agent, got, want)
+		}
+	}
+}
+
 // allowed are the values that each label may have, whatever clients and agents do.
 var allowed = map[string]*regexp.Regexp{
 	"agent": regexp.MustCompile(`^(other|` + strings.ReplaceAll(strings.Join(slices.Sorted(maps.Keys(agentFiles)), "|"),

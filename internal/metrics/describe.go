@@ -17,6 +17,7 @@ func (s *sources) describe() {
 		nil, one(func() float64 { return flag(s.Ready(context.Background())) }))
 	s.describeTasks()
 	s.describeWork()
+	s.describeUnreachable()
 	s.describeStreams()
 	s.describePush()
 	s.describePools()
@@ -103,6 +104,29 @@ func (s *sources) describeWork() {
 	s.add("gauge", "a2ad_run_slots",
 		"Runs that this process may have at once (A2AD_WORKERS).",
 		nil, one(func() float64 { return float64(s.Slots) }))
+}
+
+func (s *sources) describeUnreachable() {
+	agent := []string{"agent"}
+	s.add("gauge", "a2ad_agent_unreachable",
+		"1 if some replica could not reach the agent and no task has reached it since, else 0. "+
+			"The same on all replicas that serve the agent.",
+		agent, s.unreachable)
+	s.add("gauge", "a2ad_agent_breaker_state",
+		"The circuit breaker of the agent in this replica: 0 closed, 1 half-open (one task is sent as a probe), "+
+			"2 open (none is).",
+		agent, func(show report) {
+			for name, b := range s.Pool.Breakers() {
+				show(flag(b.HalfOpen)+2*flag(b.Open), name)
+			}
+		})
+	s.add("counter", "a2ad_agent_probes_total",
+		"Tasks that this replica has sent to find out whether an unreachable agent is back.",
+		agent, func(show report) {
+			for name, b := range s.Pool.Breakers() {
+				show(float64(b.Probes), name)
+			}
+		})
 }
 
 func (s *sources) describeStreams() {

@@ -196,6 +196,18 @@ func (s *sources) queues(value func(operate.Queue) float64, add func(a, b float6
 	}
 }
 
+// unreachable exposes for each served agent whether it is unreachable. Agents that were removed are not shown.
+func (s *sources) unreachable(show report) {
+	g, ok := s.gauges.get()
+	if !ok {
+		return
+	}
+	for _, name := range s.Agents() {
+		down := slices.ContainsFunc(g.Unreachable, func(o operate.Outage) bool { return o.Agent == name })
+		show(flag(down), name)
+	}
+}
+
 // gauge exposes one value of the gauges from the database.
 func (s *sources) gauge(read func(g *operate.Gauges) float64) func(show report) {
 	return func(show report) {

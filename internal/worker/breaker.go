@@ -26,6 +26,7 @@ type breaker struct {
 	failures int          // guarded by mu; in a row
 	reason   string       // guarded by mu; of the newest failure
 	probe    bool         // guarded by mu; half-open: no task was claimed for the probe yet
+	probes   int64        // guarded by mu; tasks that were claimed as probes, since the start
 	back     bool         // guarded by mu; it has closed, and outages has not recorded that yet
 }
 
@@ -53,6 +54,9 @@ func (b *breaker) slots(n int) int {
 func (b *breaker) claimed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.state == halfOpen && b.probe {
+		b.probes++
+	}
 	b.probe = false
 }
 
@@ -97,6 +101,28 @@ func (b *breaker) restore(reason string) {
 	if b.state == closed {
 		b.state, b.reason, b.back = open, reason, false
 	}
+}
+
+// BreakerState is the state of the circuit breaker of an agent in this replica.
+type BreakerState struct {
+	Open     bool  // no task is claimed
+	HalfOpen bool  // one task is claimed as a probe; the result decides
+	Probes   int64 // tasks that were claimed as probes since the start
+}
+
+// Breakers returns the circuit breakers of the agents that this pool runs, by agent.
+func (p *Pool) Breakers() map[string]BreakerState {
+	all := make(map[string]BreakerState)
+	for _, q := range p.agents.current() {
+		all[q.Name] = q.breaker.shown()
+	}
+	return all
+}
+
+func (b *breaker) shown() BreakerState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return BreakerState{Open: b.state == open, HalfOpen: b.state == halfOpen, Probes: b.probes}
 }
 
 // snapshot returns what outages acts on.

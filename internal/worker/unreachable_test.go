@@ -166,6 +166,34 @@ func TestOutageCostsOneTaskAProbe(t *testing.T) {
 	}
 }
 
+// The pool shows the state of its breakers, and counts the tasks that it has sent as probes.
+func TestPoolShowsItsBreakers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	agent := newFlaky()
+	agent.tried = make(chan struct{}, 10_000)
+	agent.away.Store(true)
+	p := f.start(config(probing, agent.agent("a", a2a.Limits{})))
+	if got := p.Breakers()["a"]; got != (worker.BreakerState{}) {
+		t.Errorf("before the first task: %+v, want a closed breaker", got)
+	}
+	ids := []a2a.ID{f.submit("a", "x"), f.submit("a", "y"), f.submit("a", "z")}
+	for range 6 { // three open the breaker, the others are probes
+		receive(t, "try", agent.tried)
+	}
+	if got := p.Breakers()["a"]; !got.Open && !got.HalfOpen || got.Probes < 2 {
+		t.Errorf("after six tries: %+v, want a breaker that is not closed and two probes", got)
+	}
+	agent.away.Store(false)
+	for _, id := range ids {
+		f.waitState(id, a2a.StateCompleted)
+	}
+	p.stop()
+	if got := p.Breakers()["a"]; got.Open || got.HalfOpen {
+		t.Errorf("after a task reached the agent: %+v, want a closed breaker", got)
+	}
+}
+
 // An agent that only one replica cannot reach does its tasks through the others.
 func TestOutageOfOneReplica(t *testing.T) {
 	t.Parallel()

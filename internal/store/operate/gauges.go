@@ -20,6 +20,7 @@ type Queue struct {
 // Gauges is the state of the database for metrics. It is the same on all replicas.
 type Gauges struct {
 	Queues            []Queue // of agents with waiting tasks
+	Unreachable       []Outage
 	PushBacklog       int64   // webhooks with something to deliver
 	PushOldest        float64 // age in seconds of the oldest event that must be delivered
 	DestinationsOpen  int64   // whose breaker is open
@@ -39,6 +40,9 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 		}
 		for _, r := range queues {
 			g.Queues = append(g.Queues, Queue{Agent: r.Queue, Waiting: r.Waiting, Oldest: max(r.Oldest, 0)})
+		}
+		if g.Unreachable, err = tasks.ReadOutages(ctx, tx); err != nil {
+			return err
 		}
 		push, err := q.PushBacklog(ctx)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // Overview is the state of the whole service in its database, for the operator. Its parts are of nearly the same
@@ -18,6 +19,7 @@ import (
 type Overview struct {
 	Tasks        []TaskCount // by agent and state
 	Queues       []QueueDepth
+	Unreachable  []Outage // agents that some replica cannot reach
 	Workers      []WorkerLoad
 	Runs         []RunSeen // at most a hundred, those that have been silent longest first
 	Replicas     []ReplicaSeen
@@ -59,6 +61,9 @@ type QueueDepth struct {
 	Due     int64         // of these, those that wait for nothing else
 	Oldest  time.Duration // since the one that is due longest; negative: none is due yet
 }
+
+// Outage is an agent that some replica cannot reach.
+type Outage = tasks.Outage
 
 // WorkerLoad counts the runs of a worker.
 type WorkerLoad struct {
@@ -155,6 +160,9 @@ func (o *Overview) readWork(ctx context.Context, tx *db.Tx) (err error) {
 		o.Queues = append(o.Queues, QueueDepth{
 			Agent: r.Queue, Waiting: r.Waiting, Due: r.Due, Oldest: time.Duration(r.OldestMs) * time.Millisecond,
 		})
+	}
+	if o.Unreachable, err = tasks.ReadOutages(ctx, tx); err != nil {
+		return err
 	}
 	leases, err := q.CountLeases(ctx)
 	if err != nil {

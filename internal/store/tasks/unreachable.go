@@ -132,9 +132,18 @@ type Outage struct {
 
 // Outages lists the agents that some replica cannot reach, by name.
 func (s *Store) Outages(ctx context.Context) ([]Outage, error) {
-	rows, err := dbsqlc.New(s.db.Reads()).Outages(ctx)
+	list, err := ReadOutages(ctx, s.db.Reads())
 	if err != nil {
 		return nil, fmt.Errorf("read outages: %w", db.Unavailable(err))
+	}
+	return list, nil
+}
+
+// ReadOutages is Outages on a connection of the caller.
+func ReadOutages(ctx context.Context, conn db.Conn) ([]Outage, error) {
+	rows, err := dbsqlc.New(conn).Outages(ctx)
+	if err != nil {
+		return nil, err
 	}
 	list := make([]Outage, len(rows))
 	for i, r := range rows {
