@@ -151,9 +151,9 @@ func planChaos(t *testing.T) chaosPlan {
 }
 
 // TestChaos plays seeds of faults. Replicas, backends and PostgreSQL are killed, stopped and terminated; commits are
-// lost before and after they take effect; connections fall silent; the database's clock jumps. Meanwhile clients
-// send, follow, answer and cancel. At the end nothing acknowledged is lost, nothing refers to a missing task, nothing
-// is left over, no log or stream has a gap, and no replica has ended by itself.
+// lost before and after they take effect; connections fall silent; the database's clock jumps; the agent refuses
+// connections. Meanwhile clients send, follow, answer and cancel. At the end nothing acknowledged is lost, nothing
+// refers to a missing task, nothing is left over, no log or stream has a gap, and no replica has ended by itself.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	plan := planChaos(t)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,7 +18,8 @@ import (
 // chaosWorld is what is outside a2ad: an agent behind a URL and a receiver of webhooks. Both record what they
 // receive.
 type chaosWorld struct {
-	agent, hooks *httptest.Server
+	agent *chaosAgent
+	hooks *httptest.Server
 
 	mu         sync.Mutex
 	executions []check.Execution // guarded by mu
@@ -29,15 +31,51 @@ type chaosWorld struct {
 func newChaosWorld(t *testing.T) *chaosWorld {
 	t.Helper()
 	w := &chaosWorld{}
-	w.agent = httptest.NewServer(http.HandlerFunc(w.run))
+	w.agent = newChaosAgent(t, http.HandlerFunc(w.run))
 	w.hooks = httptest.NewServer(http.HandlerFunc(w.receive))
 	t.Cleanup(func() {
-		w.agent.CloseClientConnections()
-		w.agent.Close()
+		w.agent.stop()
 		w.hooks.CloseClientConnections()
 		w.hooks.Close()
 	})
 	return w
+}
+
+// chaosAgent is the server of the agent. It can be stopped, so that the address refuses connections, and started again.
+type chaosAgent struct {
+	addr    string
+	handler http.Handler
+	server  *http.Server // of one goroutine: the one of the faults
+	served  chan struct{}
+}
+
+func newChaosAgent(t *testing.T, handler http.Handler) *chaosAgent {
+	t.Helper()
+	a := &chaosAgent{addr: "127.0.0.1:0", handler: handler}
+	if err := a.start(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *chaosAgent) start() error {
+	l, err := net.Listen("tcp", a.addr)
+	if err != nil {
+		return err
+	}
+	a.addr, a.server, a.served = l.Addr().String(), &http.Server{Handler: a.handler}, make(chan struct{})
+	server, served := a.server, a.served
+	go func() {
+		defer close(served)
+		_ = server.Serve(l) // until stop
+	}()
+	return nil
+}
+
+// stop closes the address and cuts all connections.
+func (a *chaosAgent) stop() {
+	_ = a.server.Close()
+	<-a.served
 }
 
 // run is the agent. "N MS" makes it report N chunks, MS milliseconds apart, each with a checkpoint.
@@ -102,7 +140,7 @@ const chaosLimits = "limits: {max_attempts: 1000, deadline: 24h, backoff: {base:
 // agentFile is the agent file of the agent in a cluster.
 func (w *chaosWorld) agentFile() string {
 	return "name: counts\ndescription: Counts.\nskills: [{id: c, name: C, description: Counts, tags: [test]}]\n" +
-		fmt.Sprintf("executor: {http: {url: %q}}\n", w.agent.URL+"/run") + chaosLimits
+		fmt.Sprintf("executor: {http: {url: %q}}\n", "http://"+w.agent.addr+"/run") + chaosLimits
 }
 
 // oneLine joins the lines of text.

@@ -58,6 +58,26 @@ var chaosFaults = []chaosFault{
 	{"connections frozen", func(c *chaos) bool { return c.proxy.freeze(false) > 0 }},
 	{"connections frozen and cut", func(c *chaos) bool { return c.proxy.freeze(true) > 0 }},
 	{"clock jumped", (*chaos).jump},
+	{"agent stopped", (*chaos).stopAgent},
+}
+
+// stopAgent makes the address of the agent refuse connections for a while. Runs that have reached it are cut off. It is
+// a fault only if an attempt was refused meanwhile.
+func (c *chaos) stopAgent() bool {
+	const refused = `SELECT count(*) FROM a2a.task_attempts WHERE outcome = 'unreachable'`
+	before, failed := query[int](c.cluster, refused)
+	c.world.agent.stop()
+	c.rest(c.between(500*time.Millisecond, 6*time.Second))
+	for range 100 {
+		err := c.world.agent.start()
+		if err == nil {
+			after, err := query[int](c.cluster, refused)
+			return failed == nil && err == nil && after > before
+		}
+		c.note("start the agent again: %v", err)
+		c.rest(100 * time.Millisecond)
+	}
+	return false
 }
 
 func (c *chaos) between(from, to time.Duration) time.Duration {
