@@ -98,7 +98,8 @@ func TestDisconnectedClientsLeaveNothing(t *testing.T) {
 	})
 }
 
-// An agent writes text that would do harm if the server interpreted it.
+// A client and an agent write text that would do harm if the server interpreted it. In particular, the server fetches
+// no file that a part names by URL.
 func TestAgentOutputIsNeverInterpreted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -119,9 +120,10 @@ func TestAgentOutputIsNeverInterpreted(t *testing.T) {
 		[]byte(event+"\n"+`{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	asked := fmt.Sprintf(`[{"text":"x"},{"url":"%s/z","mediaType":"text/plain"}]`, bait.URL)
 	a := c.start("a")
 	got := c.post(a, "/agents/harm", request("SendMessage",
-		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`), "A2A-Version", "1.0")
+		`{"message":{"messageId":"m","role":"ROLE_USER","parts":`+asked+`}}`), "A2A-Version", "1.0")
 	var task struct {
 		Task struct {
 			ID        string
@@ -149,7 +151,7 @@ func TestAgentOutputIsNeverInterpreted(t *testing.T) {
 		t.Errorf("headers: %v", got.header)
 	}
 	stream := c.post(a, "/agents/harm", request("SendStreamingMessage",
-		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`), "A2A-Version", "1.0")
+		`{"message":{"messageId":"m","role":"ROLE_USER","parts":`+asked+`}}`), "A2A-Version", "1.0")
 	for line := range strings.Lines(string(stream.body)) {
 		name, _, _ := strings.Cut(line, ":")
 		if name != "id" && name != "data" && name != "retry" && name != "" && line != "\n" {
@@ -157,6 +159,6 @@ func TestAgentOutputIsNeverInterpreted(t *testing.T) {
 		}
 	}
 	if n := fetched.Load(); n != 0 {
-		t.Errorf("%d links of an agent were followed", n)
+		t.Errorf("%d links of the client or the agent were followed", n)
 	}
 }
