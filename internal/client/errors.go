@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 	}
 	switch e.Status {
 	case http.StatusUnauthorized:
-		return "the server does not accept the credentials, or wants some" + said
+		return "not signed in" + said
 	case http.StatusForbidden:
 		return "the credentials do not allow this" + said
 	case http.StatusNotFound:
