@@ -214,6 +214,7 @@ func helpVars() kong.Vars {
 		"stream_help":         "Show events as they happen, the default; --no-stream waits for the result.",
 		"webhook_states_help": "Only webhooks in this state: " + webhookStates + ".",
 
+		"reason_help":  "Why, for the clients and the audit log (default \"resumed by an operator\").",
 		"actor_help":   "Only actors that begin with this: operator, \"key k1\", replica, address.",
 		"expires_help": "How long the key is valid, such as 12h or 720h (default no limit).",
 		"env_help":     "A word in the key, as in a2ad_live_… (default live).",

@@ -18,8 +18,8 @@ func TestCompletion(t *testing.T) {
 		want string // words, in order; … for more
 	}{
 		{"ta", "task"},
-		{"task ", "ls show watch cancel retry purge"},
-		{"task re", "retry"},
+		{"task ", "ls show watch cancel resume retry purge"},
+		{"task re", "resume retry"},
 		{"task ls --st", "--state"},
 		{"task ls --state ", "submitted working input-required auth-required completed failed canceled rejected"},
 		{"task ls --state com", "completed"},

@@ -43,6 +43,7 @@ type stats struct {
 	Tasks        []statsTasks       `json:"tasks"`
 	Queues       []statsQueue       `json:"queues"`
 	Unreachable  []statsUnreachable `json:"unreachable"`
+	Parked       []statsParked      `json:"parked"`
 	Workers      []statsWorker      `json:"workers"`
 	Runs         []statsRun         `json:"runs"`
 	Replicas     []statsReplica     `json:"replicas"`
@@ -76,6 +77,12 @@ type statsUnreachable struct {
 	Probes      int       `json:"probes"`
 	NextProbeAt time.Time `json:"nextProbeAt"`
 	Waiting     int64     `json:"waiting"` // tasks
+}
+
+type statsParked struct {
+	Agent    string `json:"agent"`
+	Tasks    int64  `json:"tasks"`
+	OldestMs int64  `json:"oldestMs"`
 }
 
 type statsWorker struct {
@@ -169,6 +176,9 @@ func newStats(o *operate.Overview) stats {
 		}),
 		Unreachable: listOf(o.Unreachable, func(a operate.Outage) statsUnreachable {
 			return statsUnreachable{a.Agent, a.Since, a.Reason, a.Replica, a.Probes, a.Next, waitingFor(o, a.Agent)}
+		}),
+		Parked: listOf(o.Parked, func(p operate.ParkedCount) statsParked {
+			return statsParked{p.Agent, p.Tasks, p.Oldest.Milliseconds()}
 		}),
 		Workers: listOf(o.Workers, func(w operate.WorkerLoad) statsWorker { return statsWorker(w) }),
 		Runs: listOf(o.Runs, func(r operate.RunSeen) statsRun {

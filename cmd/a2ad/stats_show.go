@@ -40,6 +40,10 @@ func showWork(s *term.Sections, o *operate.Overview) {
 				term.Moment(a.Next), term.Cell(a.Reason),
 			}
 		}))
+	s.Table("Parked tasks", []string{"AGENT", "PARKED", "OLDEST"},
+		listOf(o.Parked, func(p operate.ParkedCount) []string {
+			return []string{term.Cell(p.Agent), term.Number(p.Tasks), term.Duration(p.Oldest)}
+		}))
 	s.Table("Busy workers", []string{"WORKER", "RUNNING", "LEASE EXPIRED"},
 		listOf(o.Workers, func(w operate.WorkerLoad) []string {
 			return []string{term.Cell(w.Worker), term.Number(w.Running), term.Number(w.Expired)}

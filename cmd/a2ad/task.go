@@ -16,6 +16,7 @@ type TaskCmd struct {
 	Show   TaskShowCmd   `cmd:"" group:"commands" help:"Show one task and everything that happened to it."`
 	Watch  TaskWatchCmd  `cmd:"" group:"commands" help:"Follow a task until it ends."`
 	Cancel TaskCancelCmd `cmd:"" group:"commands" help:"Cancel tasks."`
+	Resume TaskResumeCmd `cmd:"" group:"commands" help:"Give parked tasks fresh attempts."`
 	Retry  TaskRetryCmd  `cmd:"" group:"commands" help:"Run failed, canceled or rejected tasks again, as new tasks."`
 	Purge  TaskPurgeCmd  `cmd:"" group:"commands" help:"Remove tasks and everything about them."`
 }
@@ -36,14 +37,26 @@ type taskRow struct {
 	Worker     string     `json:"worker,omitempty"`     // that runs it
 	LeaseUntil *time.Time `json:"leaseUntil,omitempty"` // nil: no worker runs it
 	ReadyAt    *time.Time `json:"readyAt,omitempty"`    // nil: it is not queued
+	Parked     *parked    `json:"parked,omitempty"`     // nil: it is not parked
+}
+
+// parked says since when and why a task is parked.
+type parked struct {
+	Since  time.Time  `json:"since"`
+	Until  *time.Time `json:"until,omitempty"` // the task fails after that; nil: it stays
+	Reason string     `json:"reason"`
 }
 
 func newTaskRow(t *operate.TaskRow) taskRow {
-	return taskRow{
+	row := taskRow{
 		ID: t.ID.String(), State: t.State.String(), Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, CreatedAt: t.CreatedAt, UpdatedAt: t.StatusAt, Events: t.LastSeq, Attempt: t.Attempt,
 		Epoch: t.Epoch, Worker: t.Worker, LeaseUntil: orNil(t.LeaseUntil), ReadyAt: orNil(t.ReadyAt),
 	}
+	if p := t.Parked; p != nil {
+		row.Parked = &parked{p.Since, orNil(p.Until), p.Reason}
+	}
+	return row
 }
 
 // findTask returns one task as lists show it.

@@ -23,6 +23,7 @@ type TaskLsCmd struct {
 
 	State []string `enum:"${states}" placeholder:"STATE" help:"Only tasks in one of these states: ${states_and}."`
 
+	Parked bool          `help:"Only parked tasks."`
 	ID     string        `name:"id" placeholder:"PREFIX" help:"Only tasks whose id begins with this."`
 	Since  Moment        `placeholder:"TIME" help:"Only tasks created since then: a time, or how long ago (24h)."`
 	Until  Moment        `placeholder:"TIME" help:"Only tasks created before then."`
@@ -52,7 +53,7 @@ func (c *TaskLsCmd) Validate() error {
 func (c *TaskLsCmd) filter() (f operate.TaskFilter, err error) {
 	f = operate.TaskFilter{
 		Tenant: c.Tenant, Owner: c.Owner, Agent: c.Agent, ContextID: c.Context, Prefix: c.ID,
-		Since: c.Since.Time, Until: c.Until.Time, Limit: c.Limit,
+		Since: c.Since.Time, Until: c.Until.Time, Parked: c.Parked, Limit: c.Limit,
 	}
 	for _, name := range c.State {
 		s, _ := a2a.ParseState(name)
@@ -102,8 +103,12 @@ var taskHead = []string{"TASK", "STATE", "AGENT", "TENANT/OWNER", "EVENTS", "ATT
 
 func printTasks(to *term.Console, asJSON bool, rows []taskRow) error {
 	return term.Rows(to, asJSON, taskHead, rows, func(r taskRow) []string {
+		state := r.State
+		if r.Parked != nil {
+			state += ", parked"
+		}
 		return []string{
-			r.ID, r.State, r.Agent, term.Cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10),
+			r.ID, state, r.Agent, term.Cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10),
 			term.Number(int64(r.Attempt)), term.Moment(r.UpdatedAt), term.Cell(r.Worker),
 		}
 	})
@@ -148,7 +153,7 @@ func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f opera
 // onlyChanged returns the rows that differ from those in shown, and adds them to it.
 func onlyChanged(rows []taskRow, shown map[string]string) []taskRow {
 	return slices.DeleteFunc(rows, func(r taskRow) bool {
-		now := fmt.Sprintf("%s %d %d %s", r.State, r.Events, r.Epoch, r.Worker)
+		now := fmt.Sprintf("%s %d %d %s %t", r.State, r.Events, r.Epoch, r.Worker, r.Parked != nil)
 		same := shown[r.ID] == now
 		shown[r.ID] = now
 		return same

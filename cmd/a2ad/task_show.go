@@ -127,6 +127,8 @@ func showTask(app *App, d *taskDetail) error {
 		line("lease", fmt.Sprintf("of %s until %s, epoch %d", term.Cell(d.Worker), term.Moment(*d.LeaseUntil), d.Epoch))
 	case d.ReadyAt != nil:
 		line("queued", "since "+term.Moment(*d.ReadyAt))
+	case d.Parked != nil:
+		line("parked", describeParked(d.Parked))
 	}
 	if o := d.Unreachable; o != nil {
 		line("waits", fmt.Sprintf("because its agent has been unreachable since %s, %s: %s", term.Moment(o.Since),
@@ -143,6 +145,14 @@ func showTask(app *App, d *taskDetail) error {
 	}
 	showContent(app, &d.Task)
 	return nil
+}
+
+func describeParked(p *parked) string {
+	text := "since " + term.Moment(p.Since)
+	if p.Until != nil {
+		text += " until " + term.Moment(*p.Until)
+	}
+	return text + ": " + term.Cell(p.Reason)
 }
 
 // showContent writes the messages and artifacts of a task.

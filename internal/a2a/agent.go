@@ -52,6 +52,8 @@ type Limits struct {
 	Deadline    time.Duration // of one turn, for all its attempts together
 	IdleTimeout time.Duration // between two events of a run
 	Unreachable time.Duration // how long a task waits for an agent that cannot be reached
+	OnExhausted OnExhausted   // what happens to a task whose attempts are used up
+	ParkFor     time.Duration // after that, a parked task fails; negative: never
 }
 
 // Or returns l, with the limits of def where l sets none.
@@ -61,9 +63,20 @@ func (l Limits) Or(def Limits) Limits {
 		BackoffBase: cmp.Or(l.BackoffBase, def.BackoffBase), BackoffMax: cmp.Or(l.BackoffMax, def.BackoffMax),
 		LeaseTTL: cmp.Or(l.LeaseTTL, def.LeaseTTL), Deadline: cmp.Or(l.Deadline, def.Deadline),
 		IdleTimeout: cmp.Or(l.IdleTimeout, def.IdleTimeout),
-		Unreachable: cmp.Or(l.Unreachable, def.Unreachable),
+		Unreachable: cmp.Or(l.Unreachable, def.Unreachable), OnExhausted: cmp.Or(l.OnExhausted, def.OnExhausted),
+		ParkFor: cmp.Or(l.ParkFor, def.ParkFor),
 	}
 }
+
+// OnExhausted says what happens to a task whose attempts are used up.
+type OnExhausted uint8
+
+// A parked task stays working until an operator resumes it. Zero means the server's default, which is ExhaustedFail if
+// it is zero, too.
+const (
+	ExhaustedFail OnExhausted = iota + 1
+	ExhaustedPark
+)
 
 // OnBusy says what happens to a message for a task that is running.
 type OnBusy uint8

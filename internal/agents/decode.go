@@ -250,6 +250,10 @@ func (d *decoder) limits(n node, l *a2a.Limits) {
 		{name: "deadline", read: d.duration("deadline", &l.Deadline)},
 		{name: "idle_timeout", read: d.duration("idle_timeout", &l.IdleTimeout)},
 		{name: "unreachable", read: d.duration("unreachable", &l.Unreachable)},
+		{name: "on_exhausted", read: d.choice("on_exhausted", []string{"fail", "park"}, func(i int) {
+			l.OnExhausted = a2a.ExhaustedFail + a2a.OnExhausted(i)
+		})},
+		{name: "park_for", read: d.keep("park_for", &l.ParkFor)},
 	}, nil)
 }
 

@@ -46,30 +46,36 @@ func (b Bounds) TooMany(artifacts int) error {
 
 // Failure is why an attempt did not end its turn.
 type Failure struct {
-	Text  string        // for the record of attempts and the client
-	Final bool          // another attempt would not help
-	Delay time.Duration // before the next attempt; 0: by the agent's backoff
+	Text      string        // for the record of attempts and the client
+	Final     bool          // another attempt would not help
+	Exhausted bool          // no attempt is left, whatever its number is
+	Delay     time.Duration // before the next attempt; 0: by the agent's backoff
 }
 
 // Ended is what happened to the task.
 type Ended struct {
 	Failed bool          // the task has failed
+	Parked bool          // the task waits for an operator
 	Again  time.Duration // otherwise: when it can be claimed again
 }
 
-// Fail records a failed attempt. The task is released for another attempt if one is left and would help; otherwise it
-// fails. If the lease is lost, Fail changes nothing and returns db.ErrLeaseLost.
+// Fail records a failed attempt. The task is released for another attempt if one is left and would help. If none is
+// left, it is parked if the limits say so. Otherwise it fails. If the lease is lost, Fail changes nothing and returns db.ErrLeaseLost.
 func Fail(ctx context.Context, s *tasks.Store, l *tasks.Lease, limits a2a.Limits, f Failure) (Ended, error) {
 	f.Text = Text(f.Text)
-	if !f.Final && l.Attempt < limits.MaxAttempts {
+	exhausted := f.Exhausted || l.Attempt >= limits.MaxAttempts
+	if !f.Final && !exhausted {
 		if f.Delay == 0 {
 			f.Delay = backoff.Policy{Base: limits.BackoffBase, Max: limits.BackoffMax}.Delay(l.Attempt, nil)
 		}
 		return Ended{Again: f.Delay}, s.Retry(ctx, l, f.Text, f.Delay)
 	}
 	text := f.Text
-	if !f.Final {
+	if !f.Final && !f.Exhausted {
 		text = fmt.Sprintf("attempt %d of %d: %s", l.Attempt, limits.MaxAttempts, text)
+	}
+	if !f.Final && limits.OnExhausted == a2a.ExhaustedPark {
+		return Ended{Parked: true}, s.Park(ctx, l, text, limits.ParkFor)
 	}
 	status := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateFailed, Message: &a2a.Message{
 		ID: db.NewUID().String(), Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}},

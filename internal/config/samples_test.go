@@ -70,6 +70,8 @@ var settingSamples = map[string][2]string{
 	"A2AD_RETRY_BACKOFF_BASE":    {"100ms", "-1s"},
 	"A2AD_RETRY_BACKOFF_MAX":     {"2m", "-1s"},
 	"A2AD_UNREACHABLE_LIMIT":     {"12h", "-1s"},
+	"A2AD_ON_EXHAUSTED":          {"park", "stop"},
+	"A2AD_PARK_FOR":              {"168h", "0s"},
 	"A2AD_RESCUE_INTERVAL":       {"500ms", "0"},
 	"A2AD_SWEEP_INTERVAL":        {"1m", "0"},
 	"A2AD_PUSH_RETENTION":        {"never", "0s"},

@@ -17,6 +17,8 @@ type Work struct {
 	RetryBackoffBase time.Duration `type:"setting" name:"retry-backoff-base" def:"1s" min:"0s" hidden:""`
 	RetryBackoffMax  time.Duration `type:"setting" name:"retry-backoff-max" def:"1m" min:"0s" hidden:""`
 	UnreachableLimit time.Duration `type:"setting" name:"unreachable-limit" def:"24h" min:"0s" hidden:""`
+	OnExhausted      string        `type:"setting" name:"on-exhausted" def:"fail" oneof:"fail,park" hidden:""`
+	ParkFor          Retention     `type:"setting" name:"park-for" def:"never" hidden:""`
 	RescueInterval   time.Duration `type:"setting" name:"rescue-interval" def:"1s" min:"1ms" hidden:""`
 	SweepInterval    time.Duration `type:"setting" name:"sweep-interval" def:"10m" min:"1ms" hidden:""`
 	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:""`

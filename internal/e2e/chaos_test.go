@@ -38,7 +38,7 @@ func classOf(v check.Violation) string {
 		return "phantom"
 	case v.Name == check.Lost, v.Name == check.Kept, v.Name == check.InLog, name == "I6a", name == "I6b":
 		return "lost"
-	case name == "I8", name == "I4e", name == "I4f", name == "I5a":
+	case name == "I8", name == "I4e", name == "I4f", name == "I4g", name == "I5a":
 		return "orphan"
 	case name == "I3a", v.Name == check.Contiguity, v.Name == check.Resume:
 		return "gap"

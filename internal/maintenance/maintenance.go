@@ -14,11 +14,11 @@ import (
 
 // Rescuer rescues tasks whose lease has expired.
 type Rescuer struct {
-	Store       *tasks.Store
-	Policies    func() []tasks.Policy // called each time, because agents change
-	MaxAttempts int                   // of agents without a policy
-	Every       time.Duration
-	Logger      *slog.Logger
+	Store    *tasks.Store
+	Policies func() []tasks.Policy // called each time, because agents change
+	Others   tasks.Policy          // of agents without a policy
+	Every    time.Duration
+	Logger   *slog.Logger
 }
 
 const (
@@ -41,7 +41,7 @@ func (r *Rescuer) Run(ctx context.Context) error {
 		for n := rescueBatch; n == rescueBatch; {
 			var err error
 			began = time.Now()
-			n, err = r.Store.Rescue(ctx, r.Policies(), r.MaxAttempts, rescueBatch)
+			n, err = r.Store.Rescue(ctx, r.Policies(), r.Others, rescueBatch)
 			switch {
 			case err != nil && ctx.Err() == nil:
 				r.Logger.WarnContext(ctx, "rescue", "err", err)

@@ -58,6 +58,10 @@ func (s *sources) describeTasks() {
 			"0 if there is none.",
 		[]string{"agent"},
 		s.queues(func(q operate.Queue) float64 { return q.Oldest }, func(a, b float64) float64 { return max(a, b) }))
+	s.add("gauge", "a2ad_tasks_parked",
+		"Tasks whose attempts are used up and that wait for an operator, over all replicas. "+
+			"Tasks of agents that this replica does not serve count as other.",
+		[]string{"agent"}, s.parked)
 	s.groups("a2ad_submit_group_size", "New tasks that shared a transaction.",
 		func() tasks.Groups { return s.Store.Tasks.Counts().Submits })
 	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.",
@@ -76,8 +80,8 @@ func (s *sources) describeWork() {
 	s.add("counter", "a2ad_attempts_total",
 		"Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried "+
 			"again), released (given back at shutdown, or because the database was not available), canceled, lost "+
-			"(the lease was lost), unreachable (the agent could not be reached; the task waits). "+
-			"Remote workers report the first four.",
+			"(the lease was lost), unreachable (the agent could not be reached; the task waits), parked (no attempt "+
+			"is left, and the task waits for an operator). Remote workers report the first four, and parked.",
 		[]string{"worker", "agent", "outcome"}, func(show report) {
 			for end, n := range s.Pool.Attempts() {
 				show(float64(n), "local", end.Agent, end.Outcome)
@@ -89,7 +93,7 @@ func (s *sources) describeWork() {
 		})
 	s.add("counter", "a2ad_leases_expired_total",
 		"Leases that expired and that this replica rescued, "+
-			"by what happened to the task: retry, fail, input-required.",
+			"by what happened to the task: retry, fail, input-required, park.",
 		[]string{"fate"}, func(show report) {
 			for fate, n := range s.Store.Tasks.Counts().Rescued {
 				show(float64(n), fate)

@@ -208,6 +208,28 @@ func (s *sources) unreachable(show report) {
 	}
 }
 
+// parked exposes the parked tasks of each served agent, and the sum for all others.
+func (s *sources) parked(show report) {
+	g, ok := s.gauges.get()
+	if !ok {
+		return
+	}
+	by := map[string]int64{}
+	for _, name := range s.Agents() {
+		by[name] = 0
+	}
+	for _, p := range g.Parked {
+		if _, served := by[p.Agent]; served {
+			by[p.Agent] += p.Tasks
+		} else {
+			by["other"] += p.Tasks
+		}
+	}
+	for name, n := range by {
+		show(float64(n), name)
+	}
+}
+
 // gauge exposes one value of the gauges from the database.
 func (s *sources) gauge(read func(g *operate.Gauges) float64) func(show report) {
 	return func(show report) {

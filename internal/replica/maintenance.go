@@ -6,16 +6,20 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // maintenance is the parts that rescue tasks and remove what is old.
 func (r *Replica) maintenance() lifecycle.Stage {
-	cfg, s, log := &r.cfg, r.database.store, r.log
+	cfg, s, log, limits := &r.cfg, r.database.store, r.log, agentLimits(&r.cfg)
 	keepPush := time.Duration(cfg.PushRetention)
 	rescuer := &maintenance.Rescuer{
-		Store: s.Tasks, Policies: r.work.pool.Policies, MaxAttempts: cfg.MaxAttempts,
-		Every: cfg.RescueInterval, Logger: log,
+		Store: s.Tasks, Policies: r.work.pool.Policies, Every: cfg.RescueInterval, Logger: log,
+		Others: tasks.Policy{
+			MaxAttempts: limits.MaxAttempts, Parks: limits.OnExhausted == a2a.ExhaustedPark, ParkFor: limits.ParkFor,
+		},
 	}
+	parked := &maintenance.ParkedSweeper{Store: s.Tasks, Logger: log}
 	webhooks := &maintenance.WebhookSweeper{
 		Store: s.Webhooks, Keep: keepPush, Forget: max(keepPush, cfg.PushDisableAfter),
 		Every: cfg.SweepInterval, Logger: log,
@@ -31,6 +35,7 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	retirer := &maintenance.Retirer{Store: s.Tasks, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
 	return lifecycle.Stage{
 		{Name: "rescue", Run: rescuer.Run},
+		{Name: "parked tasks", Run: parked.Run},
 		{Name: "batch ids", Run: batches.Run},
 		{Name: "audit log", Run: actions.Run},
 		{Name: "attempts", Run: attempts.Run},

@@ -36,11 +36,15 @@ func (r *Replica) openWork(draining context.Context) *work {
 
 // agentLimits are the limits of agents that set none.
 func agentLimits(cfg *config.Config) a2a.Limits {
-	return a2a.Limits{
+	limits := a2a.Limits{
 		MaxAttempts: cfg.MaxAttempts, BackoffBase: cfg.RetryBackoffBase, BackoffMax: cfg.RetryBackoffMax,
 		LeaseTTL: cfg.LeaseTTL, Deadline: cfg.RunDeadline, IdleTimeout: cfg.IdleTimeout,
-		Unreachable: cfg.UnreachableLimit,
+		Unreachable: cfg.UnreachableLimit, OnExhausted: a2a.ExhaustedFail, ParkFor: time.Duration(cfg.ParkFor),
 	}
+	if cfg.OnExhausted == "park" {
+		limits.OnExhausted = a2a.ExhaustedPark
+	}
+	return limits
 }
 
 // runGrace is how long attempts may continue in a drain. The rest of the time is for releasing the tasks

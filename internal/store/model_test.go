@@ -29,7 +29,8 @@ func TestStoreBehavesLikeItsModel(t *testing.T) {
 			return
 		}
 		machines++
-		if _, err := f.Tasks.Rescue(t.Context(), nil, 1, 1000); err != nil { // what the previous machine left
+		// What the previous machine left.
+		if _, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 1}, 1000); err != nil {
 			rt.Fatal(err)
 		}
 		m := &machine{
@@ -246,7 +247,7 @@ func (m *machine) cancel(t *rapid.T) {
 
 func (m *machine) rescue(t *rapid.T) {
 	policy := tasks.Policy{Agent: m.agent, Fate: m.fate, MaxAttempts: m.maxAttempts}
-	n, err := m.Tasks.Rescue(m.T.Context(), []tasks.Policy{policy}, 9, 100)
+	n, err := m.Tasks.Rescue(m.T.Context(), []tasks.Policy{policy}, tasks.Policy{MaxAttempts: 9}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

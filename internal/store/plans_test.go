@@ -19,6 +19,7 @@ var scans = map[string]string{
 	"ActionList":            "report: planned for its arguments (DB.Search)",
 	"CancelsForget":         "maintenance: task_cancels holds only what agents do not know yet",
 	"CountLeases":           "report: planned for its arguments (DB.Search)",
+	"CountParked":           "report and metrics: planned for its arguments (DB.Search)",
 	"CountPushes":           "report: planned for its arguments (DB.Search)",
 	"CountReady":            "report: planned for its arguments (DB.Search)",
 	"CountTasks":            "report: planned for its arguments (DB.Search), and reads a sample of ended tasks",

@@ -218,7 +218,7 @@ func (s *stress) rescuer(ctx context.Context, st *store.Store, r *rand.Rand) {
 	fates := []string{"retry", "retry", "input-required", "fail"}
 	for ctx.Err() == nil {
 		policy := tasks.Policy{Agent: storetest.Agent, Fate: fates[r.IntN(len(fates))], MaxAttempts: 4}
-		n, err := st.Tasks.Rescue(s.T.Context(), []tasks.Policy{policy}, 4, 50)
+		n, err := st.Tasks.Rescue(s.T.Context(), []tasks.Policy{policy}, tasks.Policy{MaxAttempts: 4}, 50)
 		s.fail("rescue", err)
 		s.rescued.Add(int64(n))
 		select {
@@ -234,7 +234,7 @@ func (s *stress) finish(t *testing.T) {
 	s.Exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
 	for n := 1; n > 0; {
 		var err error
-		if n, err = s.Tasks.Rescue(t.Context(), nil, 1000, 500); err != nil {
+		if n, err = s.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 1000}, 500); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -155,14 +155,15 @@ func ArtifactName(a client.Artifact) string {
 	return a.ID
 }
 
-// DescribeAttempt reads from the metadata of a status which attempt begins, and why.
+// DescribeAttempt reads from the metadata of a status which attempt begins, and why, or why the task is parked.
 func DescribeAttempt(metadata []byte) string {
+	why, _ := rawjson.String(rawjson.Get(metadata, "a2ad/reason"))
 	n, ok := rawjson.Int(rawjson.Get(metadata, "a2ad/attempt"))
 	if !ok {
-		return ""
+		return why
 	}
 	text := fmt.Sprintf("attempt %d", n)
-	if why, _ := rawjson.String(rawjson.Get(metadata, "a2ad/reason")); why != "" {
+	if why != "" {
 		text += ", " + why
 	}
 	return text

@@ -82,6 +82,7 @@ func (r *roster) set(list []Agent) {
 		}
 		r.policies[a.Name] = tasks.Policy{
 			Agent: a.Name, Fate: fates[a.OnLostLease], MaxAttempts: q.limits.MaxAttempts,
+			Parks: q.limits.OnExhausted == a2a.ExhaustedPark, ParkFor: max(q.limits.ParkFor, 0),
 		}
 		if a.Executor == nil {
 			continue // remote workers claim its tasks

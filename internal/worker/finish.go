@@ -119,23 +119,30 @@ func (r *run) finishLost(ctx context.Context) (outcome string, err error) {
 	return "lost", err
 }
 
-// finishFailed fails the task or schedules another attempt. The error is the reason, for the log.
+// finishFailed fails or parks the task, or schedules another attempt. The error is the reason, for the log.
 func (r *run) finishFailed(ctx context.Context, reason error) (outcome string, err error) {
-	r.beginFinishing()
 	deadline := errors.Is(reason, executor.ErrDeadline) && !isAgentError(reason)
-	ended, err := attempt.Fail(ctx, r.pool.store, r.lease, r.queue.limits, attempt.Failure{
+	return r.fail(ctx, reason, attempt.Failure{
 		Text: reasonText(reason), Final: executor.IsPermanent(reason) || deadline, Delay: executor.RetryDelay(reason),
 	})
+}
+
+func (r *run) fail(ctx context.Context, reason error, f attempt.Failure) (outcome string, err error) {
+	r.beginFinishing()
+	ended, err := attempt.Fail(ctx, r.pool.store, r.lease, r.queue.limits, f)
 	outcome = "retry"
-	if ended.Failed {
+	switch {
+	case ended.Failed:
 		outcome = "failed"
+	case ended.Parked:
+		outcome = "parked"
 	}
 	switch {
 	case errors.Is(err, db.ErrLeaseLost):
 		return outcome, err
 	case err != nil:
 		return outcome, fmt.Errorf("%w, after: %w", err, reason)
-	case ended.Failed:
+	case ended.Failed, ended.Parked:
 		r.pool.counters.count(func(s *Stats) { s.Finished++ })
 		return outcome, reason
 	}
@@ -165,7 +172,8 @@ func (r *run) finishUnreachable(ctx context.Context, reason error) (outcome stri
 	case err != nil:
 		return "unreachable", fmt.Errorf("%w, after: %w", err, reason)
 	case !ok:
-		return r.finishFailed(ctx, executor.Permanent(fmt.Errorf("the agent was unreachable for %s: %s", limit, text)))
+		text = fmt.Sprintf("the agent was unreachable for %s: %s", limit, text)
+		return r.fail(ctx, errors.New(text), attempt.Failure{Text: text, Exhausted: true})
 	}
 	r.pool.counters.count(func(s *Stats) { s.Retried++ })
 	key := wake.Ready(r.lease.Agent)

@@ -286,7 +286,7 @@ func value[T any](f *fixture, query string, args ...any) (v T) {
 func (f *fixture) steal(task a2a.ID) {
 	f.t.Helper()
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", task)
-	if n, err := f.Tasks.Rescue(f.t.Context(), nil, 100, 10); err != nil || n != 1 {
+	if n, err := f.Tasks.Rescue(f.t.Context(), nil, tasks.Policy{MaxAttempts: 100}, 10); err != nil || n != 1 {
 		f.t.Fatalf("rescue = %d, %v, want 1", n, err)
 	}
 }

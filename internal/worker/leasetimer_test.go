@@ -7,6 +7,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -68,7 +69,7 @@ func TestRenewalKeepsALongRun(t *testing.T) {
 		"SELECT (SELECT lease_until FROM a2a.task_leases) > " +
 			"(SELECT claimed_at + interval '1200 milliseconds' FROM a2a.task_attempts)",
 	)
-	if n, err := f.Tasks.Rescue(t.Context(), nil, 1, 10); n != 0 || err != nil {
+	if n, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 1}, 10); n != 0 || err != nil {
 		t.Errorf("rescue = %d, %v while the run renews", n, err)
 	}
 	if now := value[time.Time](f, "SELECT lease_until FROM a2a.task_leases"); !now.After(claimed) {

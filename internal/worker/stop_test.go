@@ -13,6 +13,9 @@ import (
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
+// failLost fails the tasks of lost workers.
+var failLost = []tasks.Policy{{Agent: "a", Fate: "fail"}}
+
 func TestCancelEndsTheContextWithinAWake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -99,7 +102,7 @@ func TestLostLeaseEndsTheRunAndWritesNothing(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
-	if n, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil || n != 1 {
+	if n, err := f.Tasks.Rescue(t.Context(), failLost, tasks.Policy{}, 10); err != nil || n != 1 {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	f.hub.Wake("cancel:r1") // a renewal is due
@@ -121,7 +124,7 @@ func TestLostLeaseIsFoundByTheAppend(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
-	if _, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil {
+	if _, err := f.Tasks.Rescue(t.Context(), failLost, tasks.Policy{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	g.next <- []a2a.Event{chunk("x", "zombie")}

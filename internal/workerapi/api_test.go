@@ -93,7 +93,7 @@ func TestPausedWorkerGets409ForEverything(t *testing.T) {
 	}
 	f.expire(r)
 	refused() // before another worker has claimed it
-	if n, err := f.Tasks.Rescue(t.Context(), nil, 3, 10); n != 1 || err != nil {
+	if n, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 3}, 10); n != 1 || err != nil {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	refused()

@@ -50,7 +50,7 @@ func TestKilledWorkerLosesNothing(t *testing.T) {
 	}
 	_ = first.Wait()
 	f.expire(run{TaskID: out.Task.String()})
-	if n, err := f.Tasks.Rescue(t.Context(), nil, 3, 10); n != 1 || err != nil {
+	if n, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 3}, 10); n != 1 || err != nil {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	start("second")

@@ -250,6 +250,10 @@ func (a *API) recordFailure(ctx context.Context, l *tasks.Lease, f attempt.Failu
 		a.logEnd(ctx, l, "failed", errors.New(f.Text))
 		return nil
 	}
+	if ended.Parked {
+		a.logEnd(ctx, l, "parked", errors.New(f.Text))
+		return nil
+	}
 	a.logEnd(ctx, l, "retry", errors.New(f.Text))
 	a.wakeups.after(ended.Again, wake.Ready(l.Agent)) // the poll would find the task too, but later
 	return nil

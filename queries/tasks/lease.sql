@@ -303,12 +303,13 @@ SELECT DISTINCT t.agent::text
 FROM task t;
 
 -- LeaseRescue ends expired leases, at most batch of them. Any replica may run it; it never waits for a lock. The
--- policy of its agent decides about a task: retry while attempts are left, fail, or input-required. An agent that the
--- caller does not name has the default.
+-- policy of its agent decides about a task: retry while attempts are left, fail, or input-required. A task without
+-- attempts fails or is parked. An agent that the caller does not name has the default.
 -- name: LeaseRescue :many
 WITH policy AS (
   SELECT unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(policies)::text[]) AS policy,
-    unnest(sqlc.arg(max_attempts)::int[]) AS max_attempts
+    unnest(sqlc.arg(max_attempts)::int[]) AS max_attempts, unnest(sqlc.arg(parks)::boolean[]) AS parks,
+    unnest(sqlc.arg(park_fors)::bigint[]) AS park_for
 ), expired AS (
   SELECT l.task_id, l.epoch
   FROM a2a.task_leases l
@@ -321,8 +322,9 @@ WITH policy AS (
     CASE
       WHEN coalesce(p.policy, 'retry') = 'retry'
           AND t.attempt >= coalesce(p.max_attempts, sqlc.arg(default_attempts)::int)
-        THEN 'fail'
-      ELSE coalesce(p.policy, 'retry') END AS fate
+        THEN CASE WHEN coalesce(p.parks, sqlc.arg(default_parks)::boolean) THEN 'park' ELSE 'fail' END
+      ELSE coalesce(p.policy, 'retry') END AS fate,
+    nullif(coalesce(p.park_for, sqlc.arg(default_park_for)::bigint), 0) * interval '1 millisecond' AS park_for
   FROM a2a.tasks t
   JOIN expired e ON e.task_id = t.id
   LEFT JOIN policy p ON p.agent = t.agent
@@ -336,19 +338,23 @@ WITH policy AS (
   USING locked k
   WHERE l.task_id = ANY (ARRAY[k.id])
 ), task AS (
-  -- A retry adds no event, and keeps the status.
+  -- A retry adds no event, and keeps the status. A task that is parked gets an event without a message.
   UPDATE a2a.tasks t
   SET lease_epoch = t.lease_epoch + 1,
     state = CASE k.fate
       WHEN 'retry' THEN t.state
+      WHEN 'park' THEN t.state
       WHEN 'input-required' THEN a2a.state_input_required()
       ELSE a2a.state_failed() END,
     last_seq = t.last_seq + CASE k.fate WHEN 'retry' THEN 0 ELSE 1 END,
-    last_message_seq = t.last_message_seq + CASE k.fate WHEN 'retry' THEN 0 ELSE 1 END,
+    last_message_seq = t.last_message_seq + CASE WHEN k.fate IN ('retry', 'park') THEN 0 ELSE 1 END,
     last_at = CASE k.fate WHEN 'retry' THEN t.last_at ELSE greatest(k.now, t.last_at) END,
     status_at = CASE k.fate WHEN 'retry' THEN t.status_at
       ELSE date_trunc('milliseconds', greatest(k.now, t.last_at)) END,
-    status_message_seq = CASE k.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
+    status_message_seq = CASE k.fate
+      WHEN 'retry' THEN t.status_message_seq
+      WHEN 'park' THEN NULL
+      ELSE t.last_message_seq + 1 END,
     attempt = CASE k.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE k.fate WHEN 'retry' THEN t.deadline_at END,
     ready_at = CASE k.fate WHEN 'retry' THEN clock_timestamp() END,
@@ -356,11 +362,13 @@ WITH policy AS (
       AND t.has_artifacts
       AND t.last_seq >= sqlc.arg(fold_events)::bigint
       AND t.last_seq < sqlc.arg(fold_most_events)::bigint
-      AND t.bytes <= sqlc.arg(fold_most_bytes)::bigint
+      AND t.bytes <= sqlc.arg(fold_most_bytes)::bigint,
+    -- As LeasePark does it.
+    reply = CASE WHEN k.fate = 'park' AND t.reply = a2a.reply_open() THEN a2a.reply_task() ELSE t.reply END
   FROM locked k
   WHERE t.id = ANY (ARRAY[k.id])
   RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority,
-    t.ready_at, t.folded, t.has_push, k.epoch AS expired_epoch, k.fate
+    t.attempt, t.ready_at, t.folded, t.has_push, k.epoch AS expired_epoch, k.fate, k.park_for
 ), attempt_ended AS (
   UPDATE a2a.task_attempts a
   SET ended_at = clock_timestamp(), outcome = 'expired'
@@ -372,7 +380,7 @@ WITH policy AS (
       CASE WHEN t.fate = 'input-required' THEN 'The worker was lost while it ran this task. Send a message to go on.'
         ELSE 'The worker was lost while it ran this task.' END))) AS message
   FROM task t
-  WHERE t.fate <> 'retry'
+  WHERE t.fate NOT IN ('retry', 'park')
 ), message AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
   SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
@@ -382,6 +390,18 @@ WITH policy AS (
   SELECT s.id, s.last_seq, s.uid, a2a.kind_status(), s.state, a2a.source_server(), s.last_at,
     json_build_object('message', s.message)
   FROM status s
+), parked_event AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT t.id, t.last_seq, gen_random_uuid(), a2a.kind_status(), t.state, a2a.source_server(), t.last_at,
+    json_build_object('metadata', json_build_object('a2ad/reason', 'parked: the worker was lost'))
+  FROM task t
+  WHERE t.fate = 'park'
+), parked AS (
+  INSERT INTO a2a.task_parked AS p (task_id, epoch, agent, tenant, since, until, reason, attempts)
+  SELECT t.id, t.lease_epoch, t.agent, t.tenant, c.now, coalesce(c.now + t.park_for, 'infinity'), 'the worker was lost',
+    t.attempt
+  FROM task t, (SELECT clock_timestamp() AS now) c
+  WHERE t.fate = 'park'
 ), ready_added AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, 'the worker was lost'

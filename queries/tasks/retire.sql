@@ -122,6 +122,9 @@ WITH task AS (
 ), checkpoint AS (
   DELETE FROM a2a.task_checkpoints cp
   WHERE cp.task_id = ANY (sqlc.arg(ids))
+), parked AS (
+  DELETE FROM a2a.task_parked k
+  WHERE k.task_id = ANY (sqlc.arg(ids))
 ), batch AS (
   DELETE FROM a2a.task_batches b
   WHERE b.task_id = ANY (sqlc.arg(ids))

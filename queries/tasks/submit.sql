@@ -199,6 +199,10 @@ WITH n AS (
   DELETE FROM a2a.task_ready r
   USING ready q
   WHERE r.queue = ANY (ARRAY[q.queue]) AND (r.priority, r.run_at, r.task_id) = (q.priority, q.run_at, q.task_id)
+), parked AS (
+  DELETE FROM a2a.task_parked p
+  USING task t
+  WHERE p.task_id = ANY (ARRAY[t.id])
 ), checkpoint AS (
   DELETE FROM a2a.task_checkpoints c
   USING task t

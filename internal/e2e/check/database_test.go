@@ -102,6 +102,7 @@ const (
 		artifact_id, body)
 		SELECT task_id, %s, gen_random_uuid(), 2, 1, epoch, worker, %s, 'a', '{}' FROM a2a.task_events
 		WHERE task_id = $T AND seq = 4; `
+	planted = `INSERT INTO a2a.task_parked `
 	another = `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid) `
 )
 
@@ -147,6 +148,10 @@ var mutations = []mutation{
 		[]string{"I4e"}},
 	{"a lease of a task that has ended", `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 h')`,
 		[]string{"I4e", "I4f"}},
+	{"a parked task that has ended", planted + `SELECT $T, 2, 'echo', 't1', now(), 'infinity', 'x', 1`,
+		[]string{"I4g"}},
+	{"a parked task that was claimed since", planted + `SELECT t.id, 0, 'echo', 't1', now(), 'infinity', 'x', 1
+		FROM a2a.tasks t WHERE t.state = 3`, []string{"I4g"}},
 	{"an event not delivered", `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
 	{"an event not yet delivered", `UPDATE audit.delivery SET state = 'pending' WHERE task_id = $T AND seq = 4`,
 		[]string{"I5a"}},

@@ -130,6 +130,16 @@ SELECT t.id::text, format('%s and held by %s under claim %s', t.state, t.lease_w
 FROM audit.task t
 WHERE t.lease_worker IS NOT NULL AND t.state <> 'WORKING';
 
+-- invariant: I4g a parked task is working, has no lease, and was claimed by nobody since
+SELECT p.task_id::text, format('parked since %s, the task is %s, %s, its newest claim %s', p.since,
+  coalesce(t.state, 'gone'), coalesce('held by ' || t.lease_worker, 'not held'), coalesce(a.token::text, 'missing'))
+FROM audit.parked p
+LEFT JOIN audit.task t ON t.id = p.task_id
+LEFT JOIN LATERAL (
+  SELECT c.token FROM audit.attempt c WHERE c.task_id = p.task_id ORDER BY c.token DESC LIMIT 1
+) a ON true
+WHERE t.state IS DISTINCT FROM 'WORKING' OR t.lease_worker IS NOT NULL OR a.token > p.token;
+
 -- invariant: I5a every event after a webhook's start is delivered to it, or is given up with a reason
 SELECT c.task_id::text, format('config %s, seq %s: %s',
   c.id, e.seq, coalesce(d.state || coalesce(' (' || d.reason || ')', ''), 'nothing'))
@@ -173,8 +183,9 @@ WHERE m.dedupe_mid
 GROUP BY m.tenant, m.owner, m.message_id
 HAVING count(*) > 1;
 
--- invariant: I8 no work is left without a lease or a place in the queue
+-- invariant: I8 no work is left without a lease or a place in the queue, unless it is parked
 SELECT t.id::text, format('%s since %s, lease until %s', t.state, t.updated_at, coalesce(t.lease_until::text, 'never'))
 FROM audit.task t
 WHERE t.state IN ('SUBMITTED', 'WORKING')
-  AND greatest(t.updated_at, t.lease_until) < clock_timestamp() - $1::interval;
+  AND greatest(t.updated_at, t.lease_until) < clock_timestamp() - $1::interval
+  AND NOT EXISTS (SELECT FROM audit.parked p WHERE p.task_id = t.id);

@@ -32,6 +32,7 @@ const (
 	ActionKeysRewrap   = "keys.rewrap"
 	ActionTaskCancel   = "task.cancel"
 	ActionTaskRetry    = "task.retry"
+	ActionTaskResume   = "task.resume"
 	ActionTaskPurge    = "task.purge"
 	ActionTaskRetire   = "task.retire"
 	ActionLogPrune     = "log.prune"

@@ -10,4 +10,5 @@ const (
 	ChoreRetire   = 4
 	ChoreActions  = 5
 	ChoreAttempts = 6
+	ChoreParked   = 7
 )

@@ -36,7 +36,7 @@ var statementKinds = []struct {
 		return err
 	}},
 	{"rescue", func(ctx context.Context, _ *storetest.Fixture, s *store.Store) error {
-		_, err := s.Tasks.Rescue(ctx, nil, 1, 10)
+		_, err := s.Tasks.Rescue(ctx, nil, tasks.Policy{MaxAttempts: 1}, 10)
 		return err
 	}},
 	{"renewal", func(ctx context.Context, _ *storetest.Fixture, s *store.Store) error {

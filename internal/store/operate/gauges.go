@@ -21,6 +21,7 @@ type Queue struct {
 type Gauges struct {
 	Queues            []Queue // of agents with waiting tasks
 	Unreachable       []Outage
+	Parked            []ParkedCount
 	PushBacklog       int64   // webhooks with something to deliver
 	PushOldest        float64 // age in seconds of the oldest event that must be delivered
 	DestinationsOpen  int64   // whose breaker is open
@@ -42,6 +43,9 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 			g.Queues = append(g.Queues, Queue{Agent: r.Queue, Waiting: r.Waiting, Oldest: max(r.Oldest, 0)})
 		}
 		if g.Unreachable, err = tasks.ReadOutages(ctx, tx); err != nil {
+			return err
+		}
+		if g.Parked, err = countParked(ctx, q); err != nil {
 			return err
 		}
 		push, err := q.PushBacklog(ctx)

@@ -20,6 +20,7 @@ type Overview struct {
 	Tasks        []TaskCount // by agent and state
 	Queues       []QueueDepth
 	Unreachable  []Outage // agents that some replica cannot reach
+	Parked       []ParkedCount
 	Workers      []WorkerLoad
 	Runs         []RunSeen // at most a hundred, those that have been silent longest first
 	Replicas     []ReplicaSeen
@@ -162,6 +163,9 @@ func (o *Overview) readWork(ctx context.Context, tx *db.Tx) (err error) {
 		})
 	}
 	if o.Unreachable, err = tasks.ReadOutages(ctx, tx); err != nil {
+		return err
+	}
+	if o.Parked, err = countParked(ctx, q); err != nil {
 		return err
 	}
 	leases, err := q.CountLeases(ctx)

@@ -27,6 +27,7 @@ type TaskFilter struct {
 	States                          []a2a.State
 	Since, Until                    time.Time // created in this time, by their ids
 	Before                          a2a.ID    // only older ones
+	Parked                          bool      // only those that are parked
 	Limit                           int
 }
 
@@ -86,6 +87,14 @@ type TaskRow struct {
 	ReadyAt    time.Time // zero: it does not wait for a worker
 	Worker     string    // empty: no worker has it
 	LeaseUntil time.Time
+	Parked     *Parked // nil: it is not
+}
+
+// Parked says since when and why a task has been parked.
+type Parked struct {
+	Since  time.Time
+	Until  time.Time // zero: it stays
+	Reason string
 }
 
 // ListTasks returns tasks, newest first.
@@ -96,7 +105,7 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	}
 	p := dbsqlc.TaskListParams{
 		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)),
-		Max:     int32(f.Limit),
+		Max: int32(f.Limit), Parked: f.Parked,
 		FirstID: db.PGID(first), LastID: db.PGID(last), Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
 	}
 	for i, st := range f.States {
@@ -119,6 +128,11 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 			StatusAt: r.StatusAt.Time.UTC(), CreatedAt: r.CreatedAt.Time.UTC(), LastSeq: r.LastSeq,
 			Attempt: int(r.Attempt), Epoch: r.LeaseEpoch,
 			ReadyAt: db.TimeOrZero(r.ReadyAt), Worker: r.Worker, LeaseUntil: db.TimeOrZero(r.LeaseUntil),
+		}
+		if r.ParkedSince.Valid {
+			tasks[i].Parked = &Parked{
+				Since: r.ParkedSince.Time.UTC(), Until: db.TimeOrZero(r.ParkedUntil), Reason: r.ParkedReason,
+			}
 		}
 	}
 	return tasks, nil

@@ -66,14 +66,21 @@ var brokenTasks = []struct{ name, query string }{
 		  AND r.run_at = t.ready_at AND r.queue = t.agent AND r.priority = t.priority AND r.tenant = t.tenant
 		WHERE t.id IS NULL OR r.task_id IS NULL`},
 	{"in the queue and must not be, or the reverse", `
-		SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.task_leases l ON l.task_id = t.id
+		SELECT t.id
+		FROM a2a.tasks t
+		LEFT JOIN a2a.task_leases l ON l.task_id = t.id
+		LEFT JOIN a2a.task_parked p ON p.task_id = t.id
 		WHERE CASE t.state
 		  WHEN 1 THEN t.ready_at IS NULL OR l.task_id IS NOT NULL
-		  WHEN 2 THEN (t.ready_at IS NULL) = (l.task_id IS NULL)
+		  WHEN 2 THEN num_nonnulls(t.ready_at, l.task_id, p.task_id) <> 1
 		  ELSE t.ready_at IS NOT NULL OR l.task_id IS NOT NULL END`},
 	{"a lease of another epoch, or of no task", `
 		SELECT l.task_id FROM a2a.task_leases l LEFT JOIN a2a.tasks t ON t.id = l.task_id
 		WHERE t.lease_epoch IS DISTINCT FROM l.epoch`},
+	{"parked under another epoch, or no task, or one that is not working", `
+		SELECT p.task_id FROM a2a.task_parked p LEFT JOIN a2a.tasks t ON t.id = p.task_id
+		WHERE t.lease_epoch IS DISTINCT FROM p.epoch OR t.state <> 2 OR t.agent <> p.agent OR t.tenant <> p.tenant
+		  OR t.deadline_at IS NOT NULL`},
 	{"an open attempt without a lease, or the reverse", `
 		SELECT a.task_id FROM a2a.task_attempts a
 		WHERE (a.ended_at IS NULL) <> EXISTS (

@@ -172,7 +172,7 @@ func (f *Fixture) Expire(task a2a.ID) {
 // Rescue runs the rescue once, with up to 5 attempts for agents without a policy, and wants it to find n tasks.
 func (f *Fixture) Rescue(n int, policies ...tasks.Policy) {
 	f.T.Helper()
-	got, err := f.Tasks.Rescue(f.T.Context(), policies, 5, 100)
+	got, err := f.Tasks.Rescue(f.T.Context(), policies, tasks.Policy{MaxAttempts: 5}, 100)
 	if err != nil {
 		f.T.Fatalf("rescue: %v", err)
 	}

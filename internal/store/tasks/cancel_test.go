@@ -199,7 +199,7 @@ func TestCallsThatEndALeaseRaceToOneEnd(t *testing.T) {
 			},
 			func() error { c := *l; return f.Tasks.Retry(t.Context(), &c, "x", 0) },
 			func() error { c := *l; return f.Tasks.Release(t.Context(), []*tasks.Lease{&c}) },
-			func() error { _, err := f.Tasks.Rescue(t.Context(), nil, 5, 10); return err },
+			func() error { _, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 5}, 10); return err },
 			func() error {
 				c := *l
 				_, err := f.Tasks.Append(t.Context(), &c, storetest.Batch(storetest.Status(a2a.StateInputRequired)))

@@ -52,7 +52,7 @@ func claimed(w *witness, leases []tasks.Lease) string {
 }
 
 // writings are all methods of the store that write, some with several kinds of arguments.
-var writings = slices.Concat(writingsOfTasks, writingsOfOutages, writingsOfOthers)
+var writings = slices.Concat(writingsOfTasks, writingsOfOutages, writingsOfParked, writingsOfOthers)
 
 // writingsOfTasks are those of package tasks.
 var writingsOfTasks = []writing{
@@ -187,7 +187,7 @@ var writingsOfTasks = []writing{
 		w.Expire(w.ClaimTask(w.Submit(in).Task).TaskID)
 		return func(s *store.Store) (int, error) {
 			return s.Tasks.Rescue(w.T.Context(), []tasks.Policy{{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1}},
-				1, 10)
+				tasks.Policy{MaxAttempts: 1}, 10)
 		}
 	}, func(w *witness, n int) string { return w.count(n, "a2a.tasks WHERE state = 101") }),
 	answering("tasks.ForgetBatches", storetest.IsExecute, func(w *witness) func(*store.Store) (int, error) {

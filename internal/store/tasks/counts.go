@@ -14,7 +14,7 @@ type Counts struct {
 	Submits Groups               // new tasks that shared a transaction
 	Appends Groups               // batches of runs that shared a transaction
 	Swept   map[db.Sweep]db.Swept
-	Rescued map[string]uint64 // runs whose lease expired, by the fate of the task: "retry", "fail", "input-required"
+	Rescued map[string]uint64 // runs whose lease expired, by the fate of the task, one of fateNames
 }
 
 // States are all states of a task.
@@ -24,7 +24,7 @@ var States = []a2a.State{
 }
 
 // fateNames are the possible fates of a task whose lease expired.
-var fateNames = [...]string{"retry", "fail", "input-required"}
+var fateNames = [...]string{"retry", "fail", "input-required", "park"}
 
 // Counts returns the counters. It is safe for concurrent use.
 func (s *Store) Counts() Counts {
@@ -70,6 +70,8 @@ func (c *counters) rescue(fate string) {
 	case "input-required":
 		c.rescued[2].Add(1)
 		c.enter(a2a.StateInputRequired, 1)
+	case "park":
+		c.rescued[3].Add(1)
 	default:
 		c.rescued[0].Add(1)
 	}

@@ -24,7 +24,8 @@ func ends(f *storetest.Fixture) map[string]func(l *tasks.Lease) {
 		"lost": func(l *tasks.Lease) {
 			f.Expire(l.TaskID)
 			policies := []tasks.Policy{{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1}}
-			if n, err := f.Tasks.Rescue(f.T.Context(), policies, 1, 10); err != nil || n != 1 {
+			n, err := f.Tasks.Rescue(f.T.Context(), policies, tasks.Policy{MaxAttempts: 1}, 10)
+			if err != nil || n != 1 {
 				f.T.Fatalf("Rescue = %d, %v", n, err)
 			}
 		},

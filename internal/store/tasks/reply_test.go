@@ -38,7 +38,7 @@ func TestUndecidedTaskBecomesATaskWhenItsLastAttemptIsLost(t *testing.T) {
 		}
 		f.Expire(id)
 		policy := tasks.Policy{Agent: storetest.Agent, Fate: fate, MaxAttempts: 3}
-		if _, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{policy}, 3, 10); err != nil {
+		if _, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{policy}, tasks.Policy{MaxAttempts: 3}, 10); err != nil {
 			t.Fatal(err)
 		}
 		if h, err := headOf(f, id); err != nil || h.State != want {
@@ -57,7 +57,7 @@ func TestRescuedTaskStaysUndecided(t *testing.T) {
 	id := undecided(f, "h:k")
 	f.Claim(1)
 	f.Expire(id)
-	if _, err := f.Tasks.Rescue(t.Context(), nil, 3, 10); err != nil {
+	if _, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 3}, 10); err != nil {
 		t.Fatal(err)
 	}
 	leases := f.Claim(1)

@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -17,20 +18,25 @@ type Policy struct {
 	Agent       string
 	Fate        string // "retry", "fail" or "input-required"
 	MaxAttempts int
+	Parks       bool          // a task without attempts is parked, and does not fail
+	ParkFor     time.Duration // after that, a parked task fails; 0: never
 }
 
 // Rescue ends at most batch expired leases and returns how many. Tasks of agents without a policy are retried, up to
-// defaultAttempts attempts. It also begins waits again that began in the future, because the clock was set back since.
+// the attempts of others, which also says whether they are parked then. It also begins waits again that began in the
+// future, because the clock was set back since.
 // If another process is doing this, it does nothing.
-func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
+func (s *Store) Rescue(ctx context.Context, policies []Policy, others Policy, batch int) (int, error) {
 	p := dbsqlc.LeaseRescueParams{
-		Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents,
+		Batch: int32(batch), DefaultAttempts: int32(others.MaxAttempts), DefaultParks: others.Parks,
+		DefaultParkFor: others.ParkFor.Milliseconds(), FoldEvents: foldEvents,
 		FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes, Agents: []string{}, Policies: []string{},
-		MaxAttempts: []int32{},
+		MaxAttempts: []int32{}, Parks: []bool{}, ParkFors: []int64{},
 	}
 	for _, pol := range policies {
 		p.Agents, p.Policies = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate)
-		p.MaxAttempts = append(p.MaxAttempts, int32(pol.MaxAttempts))
+		p.MaxAttempts, p.Parks = append(p.MaxAttempts, int32(pol.MaxAttempts)), append(p.Parks, pol.Parks)
+		p.ParkFors = append(p.ParkFors, pol.ParkFor.Milliseconds())
 	}
 	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (rescued, error) { return s.rescueIn(ctx, tx, p, batch) })
 	if err != nil {

@@ -134,7 +134,7 @@ func TestRescueHandlesABatch(t *testing.T) {
 		f.Expire(l.TaskID)
 	}
 	for _, want := range []int{3, 3, 1, 0} {
-		if got, err := f.Tasks.Rescue(t.Context(), nil, 5, 3); err != nil || got != want {
+		if got, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 5}, 3); err != nil || got != want {
 			t.Errorf("Rescue = %d, %v, want %d", got, err, want)
 		}
 	}

@@ -104,7 +104,8 @@ func (s *story) report(events ...a2a.Event) {
 func (s *story) lose(fate string, state a2a.State) {
 	s.Expire(s.task)
 	policy := tasks.Policy{Agent: storetest.Agent, Fate: fate, MaxAttempts: 100}
-	if _, err := s.Tasks.Rescue(s.T.Context(), []tasks.Policy{policy}, 100, 100); err != nil {
+	others := tasks.Policy{MaxAttempts: 100}
+	if _, err := s.Tasks.Rescue(s.T.Context(), []tasks.Policy{policy}, others, 100); err != nil {
 		s.T.Fatal(err)
 	}
 	s.lease = nil

@@ -84,9 +84,11 @@ func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 
 const taskList = `-- name: TaskList :many
 SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
-  t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until
+  t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until,
+  p.since AS parked_since, p.until AS parked_until, coalesce(p.reason, '')::text AS parked_reason
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
+LEFT JOIN a2a.task_parked p ON p.task_id = t.id AND p.epoch = t.lease_epoch AND t.ready_at IS NULL
 WHERE t.id >= $1::uuid
   AND t.id <= $2::uuid
   AND ($3::text = '' OR t.tenant = $3)
@@ -94,9 +96,10 @@ WHERE t.id >= $1::uuid
   AND ($5::text = '' OR t.agent = $5)
   AND ($6::text = '' OR t.context_id = $6)
   AND (cardinality($7::smallint[]) = 0 OR t.state = ANY ($7))
-  AND ($8::uuid IS NULL OR t.id < $8)
+  AND (NOT $8::boolean OR p.task_id IS NOT NULL)
+  AND ($9::uuid IS NULL OR t.id < $9)
 ORDER BY t.id DESC
-LIMIT $9::int
+LIMIT $10::int
 `
 
 type TaskListParams struct {
@@ -107,25 +110,29 @@ type TaskListParams struct {
 	Agent     string
 	ContextID string
 	States    []int16
+	Parked    bool
 	Before    pgtype.UUID
 	Max       int32
 }
 
 type TaskListRow struct {
-	ID         pgtype.UUID
-	Tenant     string
-	Owner      string
-	Agent      string
-	ContextID  string
-	State      int16
-	StatusAt   pgtype.Timestamptz
-	CreatedAt  pgtype.Timestamptz
-	LastSeq    int64
-	Attempt    int32
-	LeaseEpoch int64
-	ReadyAt    pgtype.Timestamptz
-	Worker     string
-	LeaseUntil pgtype.Timestamptz
+	ID           pgtype.UUID
+	Tenant       string
+	Owner        string
+	Agent        string
+	ContextID    string
+	State        int16
+	StatusAt     pgtype.Timestamptz
+	CreatedAt    pgtype.Timestamptz
+	LastSeq      int64
+	Attempt      int32
+	LeaseEpoch   int64
+	ReadyAt      pgtype.Timestamptz
+	Worker       string
+	LeaseUntil   pgtype.Timestamptz
+	ParkedSince  pgtype.Timestamptz
+	ParkedUntil  pgtype.Timestamptz
+	ParkedReason string
 }
 
 // TaskList reads a page of the tasks of all callers, newest first, for the operator. Empty filters select all. Ids are
@@ -139,6 +146,7 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 		arg.Agent,
 		arg.ContextID,
 		arg.States,
+		arg.Parked,
 		arg.Before,
 		arg.Max,
 	)
@@ -164,6 +172,9 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 			&i.ReadyAt,
 			&i.Worker,
 			&i.LeaseUntil,
+			&i.ParkedSince,
+			&i.ParkedUntil,
+			&i.ParkedReason,
 		); err != nil {
 			return nil, err
 		}

@@ -383,21 +383,23 @@ func (q *Queries) LeaseRenewRemote(ctx context.Context, arg LeaseRenewRemotePara
 const leaseRescue = `-- name: LeaseRescue :many
 WITH policy AS (
   SELECT unnest($1::text[]) AS agent, unnest($2::text[]) AS policy,
-    unnest($3::int[]) AS max_attempts
+    unnest($3::int[]) AS max_attempts, unnest($4::boolean[]) AS parks,
+    unnest($5::bigint[]) AS park_for
 ), expired AS (
   SELECT l.task_id, l.epoch
   FROM a2a.task_leases l
   WHERE l.lease_until < clock_timestamp()
   ORDER BY l.task_id
-  LIMIT $4::int
+  LIMIT $6::int
   FOR UPDATE SKIP LOCKED
 ), locked AS (
   SELECT t.id, e.epoch, clock_timestamp() AS now,
     CASE
       WHEN coalesce(p.policy, 'retry') = 'retry'
-          AND t.attempt >= coalesce(p.max_attempts, $5::int)
-        THEN 'fail'
-      ELSE coalesce(p.policy, 'retry') END AS fate
+          AND t.attempt >= coalesce(p.max_attempts, $7::int)
+        THEN CASE WHEN coalesce(p.parks, $8::boolean) THEN 'park' ELSE 'fail' END
+      ELSE coalesce(p.policy, 'retry') END AS fate,
+    nullif(coalesce(p.park_for, $9::bigint), 0) * interval '1 millisecond' AS park_for
   FROM a2a.tasks t
   JOIN expired e ON e.task_id = t.id
   LEFT JOIN policy p ON p.agent = t.agent
@@ -411,31 +413,37 @@ WITH policy AS (
   USING locked k
   WHERE l.task_id = ANY (ARRAY[k.id])
 ), task AS (
-  -- A retry adds no event, and keeps the status.
+  -- A retry adds no event, and keeps the status. A task that is parked gets an event without a message.
   UPDATE a2a.tasks t
   SET lease_epoch = t.lease_epoch + 1,
     state = CASE k.fate
       WHEN 'retry' THEN t.state
+      WHEN 'park' THEN t.state
       WHEN 'input-required' THEN a2a.state_input_required()
       ELSE a2a.state_failed() END,
     last_seq = t.last_seq + CASE k.fate WHEN 'retry' THEN 0 ELSE 1 END,
-    last_message_seq = t.last_message_seq + CASE k.fate WHEN 'retry' THEN 0 ELSE 1 END,
+    last_message_seq = t.last_message_seq + CASE WHEN k.fate IN ('retry', 'park') THEN 0 ELSE 1 END,
     last_at = CASE k.fate WHEN 'retry' THEN t.last_at ELSE greatest(k.now, t.last_at) END,
     status_at = CASE k.fate WHEN 'retry' THEN t.status_at
       ELSE date_trunc('milliseconds', greatest(k.now, t.last_at)) END,
-    status_message_seq = CASE k.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
+    status_message_seq = CASE k.fate
+      WHEN 'retry' THEN t.status_message_seq
+      WHEN 'park' THEN NULL
+      ELSE t.last_message_seq + 1 END,
     attempt = CASE k.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE k.fate WHEN 'retry' THEN t.deadline_at END,
     ready_at = CASE k.fate WHEN 'retry' THEN clock_timestamp() END,
     folded = k.fate = 'fail'
       AND t.has_artifacts
-      AND t.last_seq >= $6::bigint
-      AND t.last_seq < $7::bigint
-      AND t.bytes <= $8::bigint
+      AND t.last_seq >= $10::bigint
+      AND t.last_seq < $11::bigint
+      AND t.bytes <= $12::bigint,
+    -- As LeasePark does it.
+    reply = CASE WHEN k.fate = 'park' AND t.reply = a2a.reply_open() THEN a2a.reply_task() ELSE t.reply END
   FROM locked k
   WHERE t.id = ANY (ARRAY[k.id])
   RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority,
-    t.ready_at, t.folded, t.has_push, k.epoch AS expired_epoch, k.fate
+    t.attempt, t.ready_at, t.folded, t.has_push, k.epoch AS expired_epoch, k.fate, k.park_for
 ), attempt_ended AS (
   UPDATE a2a.task_attempts a
   SET ended_at = clock_timestamp(), outcome = 'expired'
@@ -447,7 +455,7 @@ WITH policy AS (
       CASE WHEN t.fate = 'input-required' THEN 'The worker was lost while it ran this task. Send a message to go on.'
         ELSE 'The worker was lost while it ran this task.' END))) AS message
   FROM task t
-  WHERE t.fate <> 'retry'
+  WHERE t.fate NOT IN ('retry', 'park')
 ), message AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
   SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
@@ -457,6 +465,18 @@ WITH policy AS (
   SELECT s.id, s.last_seq, s.uid, a2a.kind_status(), s.state, a2a.source_server(), s.last_at,
     json_build_object('message', s.message)
   FROM status s
+), parked_event AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT t.id, t.last_seq, gen_random_uuid(), a2a.kind_status(), t.state, a2a.source_server(), t.last_at,
+    json_build_object('metadata', json_build_object('a2ad/reason', 'parked: the worker was lost'))
+  FROM task t
+  WHERE t.fate = 'park'
+), parked AS (
+  INSERT INTO a2a.task_parked AS p (task_id, epoch, agent, tenant, since, until, reason, attempts)
+  SELECT t.id, t.lease_epoch, t.agent, t.tenant, c.now, coalesce(c.now + t.park_for, 'infinity'), 'the worker was lost',
+    t.attempt
+  FROM task t, (SELECT clock_timestamp() AS now) c
+  WHERE t.fate = 'park'
 ), ready_added AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, 'the worker was lost'
@@ -471,8 +491,12 @@ type LeaseRescueParams struct {
 	Agents          []string
 	Policies        []string
 	MaxAttempts     []int32
+	Parks           []bool
+	ParkFors        []int64
 	Batch           int32
 	DefaultAttempts int32
+	DefaultParks    bool
+	DefaultParkFor  int64
 	FoldEvents      int64
 	FoldMostEvents  int64
 	FoldMostBytes   int64
@@ -487,15 +511,19 @@ type LeaseRescueRow struct {
 }
 
 // LeaseRescue ends expired leases, at most batch of them. Any replica may run it; it never waits for a lock. The
-// policy of its agent decides about a task: retry while attempts are left, fail, or input-required. An agent that the
-// caller does not name has the default.
+// policy of its agent decides about a task: retry while attempts are left, fail, or input-required. A task without
+// attempts fails or is parked. An agent that the caller does not name has the default.
 func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]LeaseRescueRow, error) {
 	rows, err := q.db.Query(ctx, leaseRescue,
 		arg.Agents,
 		arg.Policies,
 		arg.MaxAttempts,
+		arg.Parks,
+		arg.ParkFors,
 		arg.Batch,
 		arg.DefaultAttempts,
+		arg.DefaultParks,
+		arg.DefaultParkFor,
 		arg.FoldEvents,
 		arg.FoldMostEvents,
 		arg.FoldMostBytes,

@@ -1,0 +1,128 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+	"github.com/a2ad/a2ad/internal/wake"
+)
+
+// Park ends an attempt and parks its task, because its attempts are used up: the task stays working, and no worker
+// claims it until an operator resumes it. reason goes into the record of attempts and to the client. After limit the
+// task fails; 0 is no limit. It returns ErrLeaseLost if the lease is lost.
+func (s *Store) Park(ctx context.Context, l *Lease, reason string, limit time.Duration) error {
+	p := dbsqlc.LeaseParkParams{TaskID: db.PGID(l.TaskID), Epoch: l.Epoch, Error: reason}
+	if limit > 0 {
+		p.ParkFor = db.PGInterval(limit)
+	}
+	_, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (none struct{}, err error) {
+		row, err := dbsqlc.New(tx).LeasePark(ctx, p)
+		if err != nil {
+			return none, err
+		}
+		s.tell(tx, l.TaskID)
+		if l.Counted {
+			tx.Wake(wake.Ready(l.Agent)) // it has made room for a run of another task
+		}
+		var m webhooks.HeadMoves
+		m.Add(row.ID, row.HasPush, true)
+		return none, m.Move(ctx, tx)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return db.ErrLeaseLost
+	}
+	if err != nil {
+		return fmt.Errorf("park: %w", db.UnavailableToRun(err))
+	}
+	return nil
+}
+
+// Resumed is a task that was parked and has fresh attempts.
+type Resumed struct {
+	Task                 a2a.ID
+	Agent, Tenant, Owner string
+	Parked               string // why it was parked
+}
+
+// Resume gives parked tasks fresh attempts and puts them into the queue. reason goes to their clients and into the
+// audit log. It returns those that were parked, in the order of their ids, all or none.
+func (s *Store) Resume(ctx context.Context, ids []a2a.ID, reason string) ([]Resumed, error) {
+	out, err := db.InTxOnce(ctx, s.db, func(tx *db.Tx) ([]Resumed, error) {
+		rows, err := dbsqlc.New(tx).ParkedResume(ctx, db.PGIDs(ids), reason)
+		if err != nil {
+			return nil, err
+		}
+		list := make([]Resumed, len(rows))
+		for i, r := range rows {
+			list[i] = Resumed{r.ID.Bytes, r.Agent, r.Tenant, r.Owner, r.Reason}
+			if err := access.Record(ctx, tx, access.Action{
+				Name: access.ActionTaskResume, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes,
+				Detail: map[string]any{"reason": reason, "parked": r.Reason},
+			}); err != nil {
+				return nil, err
+			}
+			tx.Wake(wake.Ready(r.Agent))
+		}
+		return list, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("resume tasks: %w", db.Unavailable(err))
+	}
+	return out, nil
+}
+
+// ExpireParked fails at most batch tasks that have been parked for as long as they may, and returns how many. If
+// another process is doing this, it does nothing.
+func (s *Store) ExpireParked(ctx context.Context, batch int) (int, error) {
+	n, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (int, error) { return s.expireParkedIn(ctx, tx, batch) })
+	if err != nil {
+		return 0, fmt.Errorf("fail parked tasks: %w", db.Unavailable(err))
+	}
+	return n, nil
+}
+
+func (s *Store) expireParkedIn(ctx context.Context, tx *db.Tx, batch int) (int, error) {
+	q := dbsqlc.New(tx)
+	if free, err := tx.TryChore(ctx, db.ChoreParked); err != nil || !free {
+		return 0, err
+	}
+	if err := q.ParkedAnchor(ctx); err != nil {
+		return 0, err
+	}
+	rows, err := q.ParkedExpire(ctx, dbsqlc.ParkedExpireParams{
+		Batch: int32(batch), FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
+	})
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	var ended, fold []pgtype.UUID
+	var m webhooks.HeadMoves
+	for _, r := range rows {
+		s.tell(tx, r.ID.Bytes)
+		ended = append(ended, r.ID)
+		if r.Folded {
+			fold = append(fold, r.ID)
+		}
+		m.Add(r.ID, r.HasPush, true)
+	}
+	tx.After(func() { s.counters.enter(a2a.StateFailed, len(rows)) })
+	if err := q.CheckpointsDelete(ctx, ended); err != nil {
+		return 0, err
+	}
+	if len(fold) > 0 {
+		if err := q.ArtifactFold(ctx, fold); err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), m.Move(ctx, tx)
+}
