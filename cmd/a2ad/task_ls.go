@@ -101,7 +101,7 @@ func listTasks(ctx context.Context, s *store.Store, f operate.TaskFilter) ([]tas
 
 var (
 	taskHead     = []string{"TASK", "STATE", "AGENT", "TENANT/OWNER", "EVENTS", "ATTEMPT", "UPDATED", "WORKER"}
-	taskOptional = []string{"WORKER", "ATTEMPT", "EVENTS", "TENANT/OWNER"}
+	taskOptional = []string{"WORKER", "ATTEMPT", "EVENTS", "TENANT/OWNER", "UPDATED"}
 )
 
 func printTasks(to *term.Console, asJSON bool, rows []taskRow) error {
