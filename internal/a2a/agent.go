@@ -18,7 +18,8 @@ type Agent struct {
 	DirectReply bool                // it may answer with a message instead of a task
 	RepliesTo   func(*Message) bool // narrows DirectReply to some messages; nil: any
 	PushOff     bool
-	Retention   Retention         // of its ended tasks
+	Retention   Retention // of its ended tasks
+	Schedules   []Schedule
 	Inputs      map[string]Schema // schemas of input data parts, by skill id
 }
 

@@ -25,6 +25,9 @@
 //	dedupe: message_id
 //	direct_reply: false          # or true: it may answer with a Message instead of a task
 //	push: on                     # or off: no webhooks
+//	schedules:                   # tasks at certain times
+//	  - {name: daily, cron: "0 8 * * 1-5", timezone: Europe/Berlin, owner: reports, tenant: default,
+//	     message: Write the report., overlap: skip, catch_up: 1h, jitter: 5m, paused: false}
 //
 // backoff is the first wait between two attempts, or {base: 1s, max: 5m}.
 //

@@ -142,6 +142,7 @@ func (d *decoder) root(root node, f *File) {
 		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
 		{name: "direct_reply", read: d.truth("direct_reply", &a.DirectReply)},
 		{name: "retention", read: func(n node) { d.retention(n, &a.Retention) }},
+		{name: "schedules", read: func(n node) { d.schedules(n, &a.Schedules) }},
 		{name: "push", read: d.choice("push", []string{"on", "off"}, func(i int) { a.PushOff = i == 1 })},
 	}, plain(describe)...)
 	lines := d.mapping(root, "an agent file", fields, nil)

@@ -59,9 +59,9 @@ frobnicate: 1
 				`a.yaml:13: default must be true or false, not text`,
 				`a.yaml:14: direct_reply must be true or false, not text`,
 				`a.yaml:15: an agent file has no key "frobnicate"; its keys are name, $schema, default, card, ` +
-					`extended_card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, retention, push, ` +
-					`description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, ` +
-					`output_modes`,
+					`extended_card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, ` +
+					`retention, schedules, push, description, version, documentation_url, icon_url, ` +
+					`provider, skills, extensions, input_modes, output_modes`,
 				`c.json:1: the name "ok" is used by b.yaml:1; choose another`,
 				`c.json:3: http has no url; add url: "http://127.0.0.1:9000/run"`,
 				`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,

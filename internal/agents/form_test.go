@@ -58,6 +58,7 @@ card: {version: 1.2.3}
 extended_card: {version: 1.2.4}
 limits: {backoff: {base: 1s}}
 retention: {log: 1h}
+schedules: [{name: s, cron: "@daily", owner: o, message: {parts: [{text: x}]}}]
 executor:
   echo: {}
   script: {}
@@ -83,8 +84,12 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 	}
 	add("an agent file", root)
 	for name, v := range definitions {
-		add(map[string]string{"skill": "a skill", "extension": "an extension"}[name]+
-			map[bool]string{true: "", false: name}[name == "skill" || name == "extension"], v)
+		if article := map[string]string{
+			"skill": "a skill", "extension": "an extension", "schedule": "a schedule", "part": "a part",
+		}[name]; article != "" {
+			name = article
+		}
+		add(name, v)
 	}
 	for name, v := range definitions["executor"].(map[string]any)["properties"].(map[string]any) {
 		if v.(map[string]any)["$ref"] == nil {
@@ -92,7 +97,7 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 		}
 	}
 	got, faults := agents.Keys("everything.yaml", []byte(everything))
-	if len(faults) != 0 && (len(faults) != 1 || faults[0].Line != 13) { // several executors
+	if len(faults) != 0 && (len(faults) != 1 || faults[0].Line != 14) { // several executors
 		t.Fatalf("faults %v", faults)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
