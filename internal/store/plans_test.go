@@ -33,6 +33,7 @@ var scans = map[string]string{
 	"PushSweepDestinations": "maintenance: only destinations that failed",
 	"QueueDepths":           "metrics: planned for its arguments (DB.Search)",
 	"RunsBySilence":         "report: planned for its arguments (DB.Search)",
+	"ScheduleList":          "a table of one row for each schedule of the agent files",
 	"SchemaFloor":           "a table of one row",
 	"SchemaVersion":         "a table of one row for each migration",
 	"SealedWith":            "doctor: tries all sealed secrets",

@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/schedules"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
@@ -29,11 +30,12 @@ type Config struct {
 
 // Store has the packages of the store on one database. It is safe for concurrent use.
 type Store struct {
-	DB       *db.DB
-	Access   *access.Store
-	Webhooks *webhooks.Store
-	Tasks    *tasks.Store
-	Operate  *operate.Store
+	DB        *db.DB
+	Access    *access.Store
+	Webhooks  *webhooks.Store
+	Tasks     *tasks.Store
+	Schedules *schedules.Store
+	Operate   *operate.Store
 }
 
 // Open connects. It fails as db.Open does, and does not check the schema.
@@ -43,9 +45,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	keys, hooks := access.New(conns), webhooks.New(conns)
+	all := tasks.New(conns, hooks, tasks.Config{Reserve: cfg.Reserve, Committed: cfg.Committed})
 	return &Store{
-		DB: conns, Access: keys, Webhooks: hooks, Operate: operate.New(conns, keys),
-		Tasks: tasks.New(conns, hooks, tasks.Config{Reserve: cfg.Reserve, Committed: cfg.Committed}),
+		DB: conns, Access: keys, Webhooks: hooks, Tasks: all, Schedules: schedules.New(conns, all),
+		Operate: operate.New(conns, keys),
 	}, nil
 }
 

@@ -10,6 +10,8 @@ const (
 	Webhooks = "push"    // a webhook has something to deliver
 	Cancels  = "cancels" // a task was canceled, and its agent may have to be told
 	APIKeys  = "apikeys" // an API key was revoked
+	// Schedules is woken when the time of a next tick is another one.
+	Schedules = "schedules"
 )
 
 // Ready is woken when a task of the agent waits for a worker, or when a limit of its runs has room again.

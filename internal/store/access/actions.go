@@ -41,6 +41,10 @@ const (
 	ActionPushEnable   = "push.enable"
 	ActionPushDisable  = "push.disable"
 	ActionConfigReload = "config.reload"
+
+	ActionSchedulePause  = "schedule.pause"
+	ActionScheduleResume = "schedule.resume"
+	ActionScheduleRun    = "schedule.run"
 )
 
 // Record adds an action to the audit log.

@@ -11,4 +11,5 @@ const (
 	ChoreActions  = 5
 	ChoreAttempts = 6
 	ChoreParked   = 7
+	ChoreTicks    = 8
 )

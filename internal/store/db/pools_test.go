@@ -100,7 +100,7 @@ var readOnRuns = map[string]string{
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator,
 	"RetryTask": ofOperator, "SealedWith": ofOperator,
 	"Keys": ofOperator, "List": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
-	"Purge": ofOperator,
+	"Purge": ofOperator, "Recent": ofOperator,
 }
 
 // Reads that need not be on the pool of runs would delay the runs.

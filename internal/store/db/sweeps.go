@@ -14,14 +14,15 @@ const (
 	SweepOfLogs
 	SweepOfAttempts
 	SweepOfActions
+	SweepOfTicks
 	sweepKinds
 )
 
 // Sweeps are all of them.
-var Sweeps = [...]Sweep{SweepOfTasks, SweepOfLogs, SweepOfAttempts, SweepOfActions}
+var Sweeps = [...]Sweep{SweepOfTasks, SweepOfLogs, SweepOfAttempts, SweepOfActions, SweepOfTicks}
 
 func (s Sweep) String() string {
-	return [...]string{"tasks", "logs", "attempts", "audit_log"}[s]
+	return [...]string{"tasks", "logs", "attempts", "audit_log", "schedule_ticks"}[s]
 }
 
 // Swept says what a sweep has removed since this process began.

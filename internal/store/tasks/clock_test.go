@@ -180,6 +180,7 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		"agent_outages.probe_at":          "further away than the longest wait is due: OutageProbe",
 		"task_attempts.unreachable_since": "in the future it is now: LeasePostpone",
 		"task_parked.until":               "begins again with since: ParkedAnchor",
+		"schedules.next_at":               "by the calendar, and no later than the next tick from now: clockSetBack",
 		"push_parked.look_at":             "more than a minute away is due",
 		"tasks.deadline_at":               "at most a deadline away: TaskClaim, DeadlineBound",
 		"api_keys.expires_at":             "by the calendar",
@@ -190,6 +191,8 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		idempotency_keys.created_at
 		push_attempts.started_at push_configs.created_at push_configs.deleted_at push_configs.waits_at
 		push_destinations.first_failure_at push_destinations.waits_at server_keys.created_at
+		schedule_ticks.at schedule_ticks.tick schedules.last_tick schedules.loaded_at schedules.next_tick
+		schedules.paused_at schedules.queued_tick schedules.removed_at
 		task_attempts.claimed_at task_attempts.ended_at task_batches.lease_until task_batches.made_at
 		task_cancels.made_at task_cancels.set_at task_events.committed_at task_leases.held_at
 		task_parked.since task_ready.made_at tasks.created_at tasks.last_at tasks.status_at`)
