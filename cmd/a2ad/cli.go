@@ -84,7 +84,9 @@ func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong
 	}
 	for _, node := range k.Model.Children {
 		describeSettings(node, node.Name == "dev")
-		hideSettings(node)
+		if node.Name == "serve" {
+			hideDevSettings(node)
+		}
 	}
 	return k, nil
 }
@@ -101,23 +103,11 @@ func describeSettings(node *kong.Node, dev bool) {
 	}
 }
 
-// notForServe are flags that have no effect on serve, which starts no PostgreSQL.
-var notForServe = []string{"data-dir", "pg-bindir"}
-
-// forDev are the settings that people change who try a2ad. The help of dev shows no others, so that it stays short.
-var forDev = []string{
-	"database-url", "data-dir", "pg-bindir", "listen", "admin-listen", "grpc-listen", "auth", "agents", "default-agent",
-	"workers", "lease-ttl", "run-deadline", "idle-timeout", "max-attempts", "log-level", "log-format",
-}
-
-// hideSettings hides flags that are of no use to the users of a command. They are accepted, because their variables
-// are.
-func hideSettings(node *kong.Node) {
-	for _, f := range node.Flags {
-		switch {
-		case f.Tag.Type != "setting":
-		case node.Name == "serve" && slices.Contains(notForServe, f.Name),
-			node.Name == "dev" && !slices.Contains(forDev, f.Name):
+// hideDevSettings hides the flags that have no effect on serve, which starts no PostgreSQL. They are accepted, because
+// their variables are.
+func hideDevSettings(serve *kong.Node) {
+	for _, f := range serve.Flags {
+		if f.Name == "data-dir" || f.Name == "pg-bindir" {
 			f.Hidden = true
 		}
 	}

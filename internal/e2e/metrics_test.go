@@ -318,12 +318,13 @@ var allowed = map[string]*regexp.Regexp{
 	"version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`),
 	"reason":  regexp.MustCompile(`^([A-Z_]+|evicted|full|owner|too_large)$`),
 	"worker":  regexp.MustCompile(`^(local|remote)$`),
-	"outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost|unreachable|parked)$`),
-	"fate":    regexp.MustCompile(`^(retry|fail|input-required|park)$`),
-	"rule":    regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`),
+	"outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost|unreachable|parked|` +
+		`started|queued|skipped|missed)$`),
+	"fate": regexp.MustCompile(`^(retry|fail|input-required|park)$`),
+	"rule": regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`),
 	"pool":   regexp.MustCompile(`^(api|worker|claim|renew)$`),
 	"kind":   regexp.MustCompile(`^(all|own|unreadable)$`),
-	"sweep":  regexp.MustCompile(`^(tasks|logs|attempts|audit_log)$`),
+	"sweep":  regexp.MustCompile(`^(tasks|logs|attempts|audit_log|schedule_ticks)$`),
 	"result": regexp.MustCompile(`^(sent|failed|collapsed)$`), "table": regexp.MustCompile(`^[a-z_]+$`),
 	"le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
 }

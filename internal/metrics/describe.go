@@ -7,6 +7,7 @@ import (
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/schedules"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
@@ -89,6 +90,20 @@ func (s *sources) describeWork() {
 			_, remote := s.Workers.Attempts()
 			for end, n := range remote {
 				show(float64(n), "remote", end.Agent, end.Outcome)
+			}
+		})
+	s.add("counter", "a2ad_schedule_ticks_total",
+		"Ticks of schedules that this replica recorded, by agent and outcome: started (a task), queued or skipped "+
+			"(the task of the tick before had not ended), missed (no server was there in time). "+
+			"A queued tick counts again when it starts.",
+		[]string{"agent", "outcome"}, func(show report) {
+			counts := s.Store.Schedules.Counts()
+			for _, agent := range s.Agents() {
+				for _, outcome := range schedules.Outcomes {
+					if n, ok := counts[schedules.Count{Agent: agent, Outcome: outcome}]; ok {
+						show(float64(n), agent, string(outcome))
+					}
+				}
 			}
 		})
 	s.add("counter", "a2ad_leases_expired_total",
@@ -242,7 +257,7 @@ func (s *sources) describeSweeps() {
 	sweep := []string{"sweep"}
 	s.add("counter", "a2ad_swept_total",
 		"What this replica has removed because it was old: tasks and logs (of tasks) by retention, and rows of "+
-			"attempts and of audit_log.",
+			"attempts, of audit_log and of schedule_ticks.",
 		sweep, func(show report) {
 			for sweep, done := range s.Store.Tasks.Counts().Swept {
 				show(float64(done.Removed), sweep.String())

@@ -31,6 +31,9 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	attempts := &maintenance.AttemptSweeper{
 		Store: s.Tasks, Keep: time.Duration(cfg.AttemptRetention), Every: cfg.SweepInterval, Logger: log,
 	}
+	ticks := &maintenance.TickSweeper{
+		Store: s.Schedules, Keep: time.Duration(cfg.AuditRetention), Every: cfg.SweepInterval, Logger: log,
+	}
 	batches := &maintenance.BatchSweeper{Store: s.Tasks, Logger: log}
 	retirer := &maintenance.Retirer{Store: s.Tasks, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
 	return lifecycle.Stage{
@@ -40,6 +43,7 @@ func (r *Replica) maintenance() lifecycle.Stage {
 		{Name: "audit log", Run: actions.Run},
 		{Name: "attempts", Run: attempts.Run},
 		{Name: "sweep", Run: webhooks.Run},
+		{Name: "ticks", Run: ticks.Run},
 		{Name: "retention", Run: retirer.Run},
 	}
 }

@@ -45,6 +45,7 @@ func (r *Replica) changeAgents(ctx context.Context) {
 	r.work.remote.SetAgents(next.pulled())
 	added, changed, removed := r.agents.set.compare(next)
 	r.agents.replace(next)
+	r.work.scheduler.Reload()
 	detail := map[string]any{"added": added, "changed": changed, "removed": removed}
 	if err := r.database.store.Access.Record(ctx,
 		access.Action{Name: access.ActionConfigReload, Detail: detail}); err != nil {

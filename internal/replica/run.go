@@ -66,6 +66,7 @@ func (r *Replica) middleStage() lifecycle.Stage {
 func (r *Replica) frontStage(stopSignal context.Context) lifecycle.Stage {
 	stage := lifecycle.Stage{
 		{Name: "workers", Run: r.work.pool.Run},
+		{Name: "schedules", Run: r.work.scheduler.Run},
 		{Name: "api", Run: func(ctx context.Context) error {
 			return r.api.server.Serve(ctx, r.listeners.api, r.cfg.DrainTimeout)
 		}},

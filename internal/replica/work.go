@@ -6,6 +6,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/scheduler"
 	"github.com/a2ad/a2ad/internal/worker"
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
@@ -14,6 +15,8 @@ import (
 type work struct {
 	pool   *worker.Pool
 	remote *workerapi.API
+	// scheduler makes tasks at the times that agent files name.
+	scheduler *scheduler.Scheduler
 }
 
 // openWork makes the worker and the API of remote workers. draining ends when no new work is taken.
@@ -31,7 +34,10 @@ func (r *Replica) openWork(draining context.Context) *work {
 		MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining.Done(), Logger: r.log,
 		Tracer: r.observed.tracer, Budget: r.budget,
 	})
-	return &work{pool, remote}
+	ticks := scheduler.New(r.database.store.Schedules, r.database.hub, func() []*a2a.Agent {
+		return *r.agents.served.Load()
+	}, r.log)
+	return &work{pool, remote, ticks}
 }
 
 // agentLimits are the limits of agents that set none.

@@ -49,14 +49,12 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-const momentLayout = "2006-01-02 15:04:05Z"
-
 // Moment returns a time in UTC, to the second.
 func Moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format(momentLayout)
+	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
 // MomentOf is Moment of a time that may be absent.
