@@ -87,7 +87,8 @@ func (c *ActionsCmd) Run(ctx context.Context, app *App) error {
 
 func printActions(app *App, asJSON bool, rows []actionRow) error {
 	head := []string{"TIME", "ACTOR", "ACTION", "TENANT/OWNER", "TASK", "DETAIL"}
-	return term.Rows(&app.Console, asJSON, head, rows, func(r actionRow) []string {
+	optional := []string{"DETAIL", "TASK", "TENANT/OWNER"}
+	return term.List(&app.Console, asJSON, head, optional, rows, func(r actionRow) []string {
 		detail := string(r.Detail)
 		if detail == "{}" {
 			detail = ""

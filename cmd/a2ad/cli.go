@@ -84,9 +84,7 @@ func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong
 	}
 	for _, node := range k.Model.Children {
 		describeSettings(node, node.Name == "dev")
-		if node.Name == "serve" {
-			hideDevSettings(node)
-		}
+		hideSettings(node)
 	}
 	return k, nil
 }
@@ -103,11 +101,23 @@ func describeSettings(node *kong.Node, dev bool) {
 	}
 }
 
-// hideDevSettings hides the flags that have no effect on serve, which starts no PostgreSQL. They are accepted, because
-// their variables are.
-func hideDevSettings(serve *kong.Node) {
-	for _, f := range serve.Flags {
-		if f.Name == "data-dir" || f.Name == "pg-bindir" {
+// notForServe are flags that have no effect on serve, which starts no PostgreSQL.
+var notForServe = []string{"data-dir", "pg-bindir"}
+
+// forDev are the settings that people change who try a2ad. The help of dev shows no others, so that it stays short.
+var forDev = []string{
+	"database-url", "data-dir", "pg-bindir", "listen", "admin-listen", "grpc-listen", "auth", "agents", "default-agent",
+	"workers", "lease-ttl", "run-deadline", "idle-timeout", "max-attempts", "log-level", "log-format",
+}
+
+// hideSettings hides flags that are of no use to the users of a command. They are accepted, because their variables
+// are.
+func hideSettings(node *kong.Node) {
+	for _, f := range node.Flags {
+		switch {
+		case f.Tag.Type != "setting":
+		case node.Name == "serve" && slices.Contains(notForServe, f.Name),
+			node.Name == "dev" && !slices.Contains(forDev, f.Name):
 			f.Hidden = true
 		}
 	}

@@ -25,7 +25,8 @@ func (*DevCmd) Help() string {
 		`and keeps the data between runs. ` +
 		`It has no authentication and listens on loopback only. Not for production.
 
-` + moreSettings
+Flags win over A2AD_* variables, which win over defaults. dev accepts all flags of serve; ` +
+		`"a2ad config --dev -v" shows all settings.`
 }
 
 func (c *DevCmd) devDefaults() bool { return true }

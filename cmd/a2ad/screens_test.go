@@ -205,10 +205,16 @@ func someNewKey() *createdKey {
 // TestScreens checks what a person, or a program with -o json, sees.
 func TestScreens(t *testing.T) {
 	t.Parallel()
+	narrow := func(app *App) *App {
+		app.Columns = 80
+		return app
+	}
 	detail := newTaskDetail(someTasks()[0], someSnapshot(), someTimeline())
 	for name, print := range map[string]func(app *App) error{
 		"task-ls":            func(app *App) error { return printTasks(&app.Console, false, someTasks()) },
 		"task-ls-json":       func(app *App) error { return printTasks(&app.Console, true, someTasks()) },
+		"task-ls-narrow":     func(app *App) error { return printTasks(&narrow(app).Console, false, someTasks()) },
+		"actions-narrow":     func(app *App) error { return printActions(narrow(app), false, someActions()) },
 		"task-show":          func(app *App) error { return showTask(app, detail) },
 		"task-show-json":     func(app *App) error { return term.JSON(app.Stdout, detail) },
 		"stats":              func(app *App) error { return showStats(app, someOverview()) },

@@ -229,7 +229,8 @@ func (s *sending) explain(err error) error {
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && !s.cmd.APIKey.IsSet():
-		return fmt.Errorf("%w\nSet A2AD_API_KEY to an API key; an operator creates one with \"a2ad apikey create\"", err)
+		return fmt.Errorf("%w\nSet A2AD_API_KEY to an API key; "+
+			"an operator creates one with \"a2ad apikey create\"", err)
 	case errors.As(err, &refused) && refused.Code == codeTaskNotFound && s.cmd.Agent == "":
 		return fmt.Errorf("%w\nA task is found only at its own agent: name the agent with --agent, "+
 			"unless it is the default one", err)

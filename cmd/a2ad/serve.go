@@ -17,11 +17,9 @@ type ServeCmd struct{ config.Config }
 func (*ServeCmd) Help() string {
 	return `On SIGHUP it reads the agent files again, without interrupting anything.
 
-` + moreSettings
+Flags win over A2AD_* variables, which win over defaults. "a2ad config -v" shows all settings, ` +
+		`including those that are not listed here.`
 }
-
-const moreSettings = `Flags win over A2AD_* variables, which win over defaults. "a2ad config -v" shows all settings, ` +
-	`including those that are not listed here.`
 
 func (c *ServeCmd) faultHint() string {
 	return `To try a2ad without any configuration, run "a2ad dev".`

@@ -99,10 +99,13 @@ func listTasks(ctx context.Context, s *store.Store, f operate.TaskFilter) ([]tas
 	return rows, nil
 }
 
-var taskHead = []string{"TASK", "STATE", "AGENT", "TENANT/OWNER", "EVENTS", "ATTEMPT", "UPDATED", "WORKER"}
+var (
+	taskHead     = []string{"TASK", "STATE", "AGENT", "TENANT/OWNER", "EVENTS", "ATTEMPT", "UPDATED", "WORKER"}
+	taskOptional = []string{"WORKER", "ATTEMPT", "EVENTS", "TENANT/OWNER", "UPDATED"}
+)
 
 func printTasks(to *term.Console, asJSON bool, rows []taskRow) error {
-	return term.Rows(to, asJSON, taskHead, rows, func(r taskRow) []string {
+	return term.List(to, asJSON, taskHead, taskOptional, rows, func(r taskRow) []string {
 		state := r.State
 		if r.Parked != nil {
 			state += ", parked"

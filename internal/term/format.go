@@ -49,12 +49,14 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+const momentLayout = "2006-01-02 15:04:05Z"
+
 // Moment returns a time in UTC, to the second.
 func Moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
+	return t.UTC().Format(momentLayout)
 }
 
 // MomentOf is Moment of a time that may be absent.

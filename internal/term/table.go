@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -14,35 +15,41 @@ const (
 	proseWidth = 30 // room for text that is wrapped
 	leastProse = 16 // the same, where that makes fewer lines than a fold
 
-	momentWidth = len("2006-01-02 15:04:05Z")
+	momentWidth = len(momentLayout)
 )
 
 // noValue is what a cell shows where a row has no value for its column.
 const noValue = "-"
 
 // table is a list of rows. Where the terminal is too narrow, columns in which no row has a value are omitted. If that
-// is not enough, all rows are folded between the same columns, and text longer than its line is wrapped. No value is
-// left out. Cells hold no tabs.
+// is not enough, all rows are folded between the same columns, and text longer than its line is wrapped. Values are
+// left out only of optional columns, if that leaves one line for each row; a line below the table names the columns.
+// Cells hold no tabs.
 type table struct {
-	width  int    // of the terminal; 0: do not fold
-	indent string // before each line
-	head   []string
-	rows   [][]string
-	cut    bool // the last column is not that of the full table, so it is not text that may be wrapped
+	width    int    // of the terminal; 0: do not fold
+	indent   string // before each line
+	head     []string
+	rows     [][]string
+	optional []string // names of columns, the first to leave out first
+	cut      bool     // the last column is not that of the full table, so it is not text that may be wrapped
 }
 
 // fold is a range of columns that share a line.
 type fold struct{ from, to int }
 
 func (t *table) write(w io.Writer) error {
-	if len(t.folds(t.widths(), proseWidth)) > 1 {
-		t = t.withoutEmptyColumns()
+	var omitted []string
+	if !t.fits() {
+		t, omitted = t.withoutEmptyColumns().brief()
 	}
 	text := t.text(proseWidth)
 	if t.wrapsBetweenWords(leastProse) {
 		if narrow := t.text(leastProse); strings.Count(narrow, "\n") < strings.Count(text, "\n") {
 			text = narrow
 		}
+	}
+	if len(omitted) > 0 {
+		text += Wrap("Too narrow for "+strings.Join(omitted, ", ")+" and seconds: see -o json.", 0, t.width) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -94,11 +101,19 @@ func empty(cells []string) bool {
 
 // withoutEmptyColumns returns a table without the columns in which no row has a value. The first column stays.
 func (t *table) withoutEmptyColumns() *table {
-	kept := &table{width: t.width, indent: t.indent, rows: make([][]string, len(t.rows))}
-	for i, name := range t.head {
+	return t.without(func(i int) bool {
 		hasValue := func(row []string) bool { return row[i] != noValue }
-		if i > 0 && len(t.rows) > 0 && !slices.ContainsFunc(t.rows, hasValue) {
-			kept.cut = i == len(t.head)-1
+		return i > 0 && len(t.rows) > 0 && !slices.ContainsFunc(t.rows, hasValue)
+	})
+}
+
+// without returns a table without some of the columns.
+func (t *table) without(omit func(i int) bool) *table {
+	kept := &table{width: t.width, indent: t.indent, optional: t.optional, cut: t.cut}
+	kept.rows = make([][]string, len(t.rows))
+	for i, name := range t.head {
+		if omit(i) {
+			kept.cut = kept.cut || i == len(t.head)-1
 			continue
 		}
 		kept.head = append(kept.head, name)
@@ -109,13 +124,57 @@ func (t *table) withoutEmptyColumns() *table {
 	return kept
 }
 
-// folds puts as many columns on a line as fit. The last column can be wrapped.
+// brief returns a table whose rows have one line each, and the optional columns that it leaves out for that, as well as
+// seconds. If leaving out all of them is not enough, nothing is left out.
+func (t *table) brief() (brief *table, omitted []string) {
+	if len(t.optional) == 0 || t.fits() {
+		return t, nil
+	}
+	brief = t.toTheMinute()
+	for _, name := range t.optional {
+		if brief.fits() {
+			break
+		}
+		if i := slices.Index(brief.head, name); i >= 0 {
+			brief = brief.without(func(at int) bool { return at == i })
+		}
+	}
+	if !brief.fits() {
+		return t, nil
+	}
+	for _, name := range t.head {
+		if !slices.Contains(brief.head, name) {
+			omitted = append(omitted, name)
+		}
+	}
+	return brief, omitted
+}
+
+// toTheMinute returns a table with the same times, but without their seconds.
+func (t *table) toTheMinute() *table {
+	short := *t
+	short.rows = make([][]string, len(t.rows))
+	for i, row := range t.rows {
+		short.rows[i] = slices.Clone(row)
+		for j, cell := range row {
+			if at, err := time.Parse(momentLayout, cell); err == nil {
+				short.rows[i][j] = at.Format("2006-01-02 15:04Z")
+			}
+		}
+	}
+	return &short
+}
+
+// fits reports whether no row is folded.
+func (t *table) fits() bool { return len(t.folds(t.widths(), proseWidth)) == 1 }
+
+// folds puts as many columns on a line as fit. Text in the last column can be wrapped.
 func (t *table) folds(widths []int, prose int) []fold {
 	first, begin := 0, len(t.indent)
 	at := begin
 	var list []fold
 	for i, width := range widths {
-		if i == len(widths)-1 {
+		if i == len(widths)-1 && !t.cut {
 			width = min(width, prose)
 		}
 		if i > first && t.width > 0 && at+width > t.width {
@@ -174,8 +233,15 @@ func Wrap(text string, from, width int) string {
 	return b.String()
 }
 
-// Rows writes a list to stdout: one JSON object per line, or a table whose cells come from cells.
+// Rows writes a list to stdout: one JSON object per line, or a table whose cells come from cells. If the terminal is
+// narrow, rows may take several lines.
 func Rows[R any](c *Console, asJSON bool, head []string, rows []R, cells func(R) []string) error {
+	return List(c, asJSON, head, nil, rows, cells)
+}
+
+// List is Rows for a list that people scan: if the terminal is too narrow for one line a row, it leaves out optional
+// columns, the first ones first, and the seconds of times.
+func List[R any](c *Console, asJSON bool, head, optional []string, rows []R, cells func(R) []string) error {
 	if asJSON {
 		for _, r := range rows {
 			if err := JSON(c.Stdout, r); err != nil {
@@ -184,7 +250,7 @@ func Rows[R any](c *Console, asJSON bool, head []string, rows []R, cells func(R)
 		}
 		return nil
 	}
-	t := table{width: c.Width(), head: head}
+	t := table{width: c.Width(), head: head, optional: optional}
 	for _, r := range rows {
 		t.rows = append(t.rows, cells(r))
 	}

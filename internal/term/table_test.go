@@ -90,6 +90,58 @@ func TestNarrowTablesOmitColumnsWithoutValues(t *testing.T) {
 	}
 }
 
+func TestListsLeaveOutOptionalColumnsWhereTheTerminalIsNarrow(t *testing.T) {
+	t.Parallel()
+	head, optional := []string{"TASK", "STATE", "OWNER", "NONE", "UPDATED", "WORKER"}, []string{"WORKER", "OWNER"}
+	rows := [][]string{
+		{"0198f0e2-7c1e", "failed", "acme/alice", "-", "2026-01-02 03:04:59Z", "r1"},
+		{"0198f0e2-7c1f", "completed", "-", "-", "-", "-"},
+	}
+	for _, tt := range []struct {
+		width int
+		want  string
+	}{
+		{74, `
+TASK           STATE      OWNER       NONE  UPDATED               WORKER
+0198f0e2-7c1e  failed     acme/alice  -     2026-01-02 03:04:59Z  r1
+0198f0e2-7c1f  completed  -           -     -                     -
+`}, {67, `
+TASK           STATE      OWNER       UPDATED               WORKER
+0198f0e2-7c1e  failed     acme/alice  2026-01-02 03:04:59Z  r1
+0198f0e2-7c1f  completed  -           -                     -
+`}, {64, `
+TASK           STATE      OWNER       UPDATED            WORKER
+0198f0e2-7c1e  failed     acme/alice  2026-01-02 03:04Z  r1
+0198f0e2-7c1f  completed  -           -                  -
+`}, {62, `
+TASK           STATE      OWNER       UPDATED
+0198f0e2-7c1e  failed     acme/alice  2026-01-02 03:04Z
+0198f0e2-7c1f  completed  -           -
+Too narrow for WORKER and seconds: see -o json.
+`}, {50, `
+TASK           STATE      UPDATED
+0198f0e2-7c1e  failed     2026-01-02 03:04Z
+0198f0e2-7c1f  completed  -
+Too narrow for OWNER, WORKER and seconds: see -o
+json.
+`}, {40, `
+TASK           STATE      OWNER
+    UPDATED               WORKER
+0198f0e2-7c1e  failed     acme/alice
+    2026-01-02 03:04:59Z  r1
+0198f0e2-7c1f  completed  -
+`},
+	} {
+		var out strings.Builder
+		if err := (&table{width: tt.width, head: head, optional: optional, rows: rows}).write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.TrimPrefix(tt.want, "\n"), out.String()); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", tt.width, diff)
+		}
+	}
+}
+
 // TestWrapKeepsEverything checks at every width that nothing is left out and no line is too long.
 func TestWrapKeepsEverything(t *testing.T) {
 	t.Parallel()
