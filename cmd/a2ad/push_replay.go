@@ -41,7 +41,7 @@ func (c *PushReplayCmd) Run(ctx context.Context, app *App) error {
 			if c.json() {
 				return term.JSON(app.Stdout, replayedPush{ID: id, Replayed: true})
 			}
-			_, err := fmt.Fprintf(app.Stdout, "%s is delivered again\n", id)
+			_, err := fmt.Fprintf(app.Stdout, "%s will be delivered again\n", id)
 			return err
 		})
 	})

@@ -73,7 +73,7 @@ func TestWebhooks(t *testing.T) {
 	if i.stdout != `{"id":"`+id+`","replayed":true}`+"\n" {
 		t.Errorf("%s", i.stdout)
 	}
-	if i := w.run(exitFailure, "push", "replay", id, "x"); i.stdout != id+" is delivered again\n" ||
+	if i := w.run(exitFailure, "push", "replay", id, "x"); i.stdout != id+" will be delivered again\n" ||
 		!strings.Contains(i.stderr, "webhook x") {
 		t.Errorf("%s%s", i.stdout, i.stderr)
 	}
