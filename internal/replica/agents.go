@@ -28,12 +28,14 @@ type agentSet []agent
 type roster struct {
 	set    agentSet                     // changed only by the part that reloads
 	served atomic.Pointer[[]*a2a.Agent] // the same, for parts that read while it changes
+	pulled atomic.Pointer[[]*a2a.Agent] // of these, those whose tasks remote workers claim
 }
 
 func (r *roster) replace(next agentSet) {
-	list := next.domain()
+	list, pulled := next.domain(), next.pulled()
 	r.set = next
 	r.served.Store(&list)
+	r.pulled.Store(&pulled)
 }
 
 // names returns the names of the agents. It may be called while they change.

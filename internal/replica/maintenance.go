@@ -34,6 +34,7 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	ticks := &maintenance.TickSweeper{
 		Store: s.Schedules, Keep: time.Duration(cfg.AuditRetention), Every: cfg.SweepInterval, Logger: log,
 	}
+	unreachable := &maintenance.UnreachableSweeper{Store: s.Tasks, Agents: r.waitsForWorkers, Logger: log}
 	batches := &maintenance.BatchSweeper{Store: s.Tasks, Logger: log}
 	retirer := &maintenance.Retirer{Store: s.Tasks, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
 	return lifecycle.Stage{
@@ -44,8 +45,18 @@ func (r *Replica) maintenance() lifecycle.Stage {
 		{Name: "attempts", Run: attempts.Run},
 		{Name: "sweep", Run: webhooks.Run},
 		{Name: "ticks", Run: ticks.Run},
+		{Name: "unreachable agents", Run: unreachable.Run},
 		{Name: "retention", Run: retirer.Run},
 	}
+}
+
+// waitsForWorkers returns how long tasks wait for a remote worker, by agent.
+func (r *Replica) waitsForWorkers() map[string]time.Duration {
+	limits, waits := agentLimits(&r.cfg), make(map[string]time.Duration)
+	for _, a := range *r.agents.pulled.Load() {
+		waits[a.Name] = a.Limits.Or(limits).Unreachable
+	}
+	return waits
 }
 
 // retention says how long finished tasks are kept: by agent, and for all other agents.

@@ -27,6 +27,7 @@ var scans = map[string]string{
 	"DestinationsDownCount": "metrics: planned for its arguments (DB.Search); only destinations that failed",
 	"LeaseRescue":           "reads all leases: an index on lease_until would cost every renewal",
 	"Outages":               "a table of one row for each agent that cannot be reached",
+	"OutagesForget":         "a table of one row for each agent that cannot be reached",
 	"PurgeCount":            "operator: planned for its arguments (DB.Search)",
 	"PushBacklog":           "metrics: planned for its arguments (DB.Search)",
 	"PushList":              "operator: planned for its arguments (DB.Search)",

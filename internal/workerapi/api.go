@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -81,6 +82,7 @@ type API struct {
 	byName     atomic.Pointer[map[string]*agent] // replaced as a whole and never changed
 	bounds     attempt.Bounds
 	dispatcher *dispatcher
+	presence   *presence
 	wakeups    *delayedWakeups
 	artifacts  artifactCache
 	mux        *http.ServeMux
@@ -102,6 +104,7 @@ func New(s *tasks.Store, hub Hub, cfg Config) *API {
 	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
 	a.SetAgents(cfg.Agents)
 	a.dispatcher = newDispatcher(a)
+	a.presence = newPresence(a)
 	a.wakeups = newDelayedWakeups(hub)
 	a.routes()
 	return a
@@ -146,6 +149,9 @@ func (a *API) limitsOf(name string) a2a.Limits {
 // Run gives queued tasks to waiting claims until ctx is done.
 func (a *API) Run(ctx context.Context) error {
 	defer a.wakeups.stop()
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { a.presence.run(ctx) })
 	a.dispatcher.run(ctx)
 	return nil
 }

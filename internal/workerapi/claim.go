@@ -23,6 +23,9 @@ func (a *API) serveClaim(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, x := range agents {
+		a.presence.note(x.name)
+	}
 	a.extendDeadlines(r.w, req.wait)
 	c := &claim{worker: req.worker, agents: agents, max: req.max, noWait: req.wait == 0}
 	if !a.dispatcher.add(c) {

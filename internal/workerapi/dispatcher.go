@@ -192,6 +192,18 @@ func (d *dispatcher) checkQueues(ctx context.Context, claimer *tasks.Claimer, po
 	}
 }
 
+// waitingAgents returns the agents for which claims wait.
+func (d *dispatcher) waitingAgents() (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.waiting {
+		for _, a := range c.agents {
+			names = append(names, a.name)
+		}
+	}
+	return names
+}
+
 // unsureQueues returns the agents that claims wait for and whose queues may hold tasks.
 func (d *dispatcher) unsureQueues() (names []string) {
 	d.mu.Lock()

@@ -42,6 +42,7 @@ func (a *API) withLease(ctx context.Context, g tasks.RemoteLease, reports bool,
 		if err != nil {
 			return err
 		}
+		a.presence.note(h.Agent)
 		limits := a.limitsOf(h.Agent)
 		if f := timedOut(h, limits, reports); f != nil && h.Repeat == nil {
 			a.fail(ctx, &h.Lease, *f)

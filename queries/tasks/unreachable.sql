@@ -41,13 +41,14 @@ WITH outage AS (
 SELECT (extract(epoch FROM t.ready_at - t.now) * 1000)::bigint AS delay_ms FROM task t;
 
 -- QueueHasten makes up to batch tasks of an agent that were postponed due now, because the agent answers again. It waits
--- for no lock: a row that another transaction has locked keeps its time.
+-- for no lock: a row that another transaction has locked keeps its time. The reason is that of the index
+-- task_ready_unreachable.
 -- name: QueueHasten :execrows
 WITH postponed AS (
   SELECT q.ctid AS row_at, q.task_id, q.run_at, q.quiet
   FROM a2a.task_ready q
-  WHERE q.queue = sqlc.arg(agent)::text AND q.priority = ANY (sqlc.arg(lanes)::smallint[])
-    AND q.run_at > (SELECT clock_timestamp()) AND q.reason = sqlc.arg(reason)::text
+  WHERE q.queue = sqlc.arg(agent)::text AND q.reason = 'agent unreachable' AND q.run_at > (SELECT clock_timestamp())
+  ORDER BY q.run_at
   LIMIT sqlc.arg(batch)::int
   FOR UPDATE SKIP LOCKED
 ), locked AS (
@@ -69,7 +70,7 @@ WITH postponed AS (
     p.quiet AND t.ready_at - t.status_at < interval '1 minute' AS quiet
 )
 INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason, quiet)
-SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, sqlc.arg(reason)::text, t.quiet
+SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, 'agent unreachable', t.quiet
 FROM task t;
 
 -- OutageBegin records that a replica cannot reach an agent. It does not move the time of the next probe.

@@ -12,4 +12,5 @@ const (
 	ChoreAttempts = 6
 	ChoreParked   = 7
 	ChoreTicks    = 8
+	ChoreWorkers  = 9
 )

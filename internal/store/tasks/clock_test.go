@@ -178,6 +178,8 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		"push_configs.lease_until":        "waits_at",
 		"push_destinations.open_until":    "waits_at",
 		"agent_outages.probe_at":          "further away than the longest wait is due: OutageProbe",
+		"agent_outages.told_until":        "in the future it is now: WorkersMissing",
+		"agent_workers.seen_at":           "in the future it is now: WorkersMissing",
 		"task_attempts.unreachable_since": "in the future it is now: LeasePostpone",
 		"task_parked.until":               "begins again with since: ParkedAnchor",
 		"schedules.next_at":               "by the calendar, and no later than the next tick from now: clockSetBack",

@@ -50,6 +50,29 @@ var writingsOfOutages = []writing{
 		}
 		return w.count(1, "a2a.agent_outages WHERE probes = 1")
 	}),
+	plain("tasks.ForgetOutages", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		w.beginOutage()
+		return func(s *store.Store) error {
+			_, err := s.Tasks.ForgetOutages(w.T.Context(), 0)
+			return err
+		}
+	}),
+	plain("tasks.WorkersSeen", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		w.beginOutage()
+		return func(s *store.Store) error {
+			_, err := s.Tasks.WorkersSeen(w.T.Context(), []string{storetest.Agent})
+			return err
+		}
+	}),
+	answering("tasks.SweepUnclaimed", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Unclaimed, error) {
+		w.NewTask()
+		sweep := tasks.UnclaimedSweep{
+			Agents: map[string]time.Duration{storetest.Agent: 0}, Gap: time.Hour, Batch: 10,
+		}
+		return func(s *store.Store) (tasks.Unclaimed, error) { return s.Tasks.SweepUnclaimed(w.T.Context(), sweep) }
+	}, func(w *witness, out tasks.Unclaimed) string {
+		return w.count(out.Failed, "a2a.tasks WHERE state = a2a.state_failed()")
+	}),
 }
 
 // postpone makes a task that waits for its agent.

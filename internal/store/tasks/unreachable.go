@@ -51,16 +51,10 @@ const hastenBatch = 1000
 
 // Hasten makes up to limit postponed tasks of an agent due now.
 func (s *Store) Hasten(ctx context.Context, agent string, limit int) error {
-	all := make([]int16, lanes)
-	for i := range all {
-		all[i] = int16(i)
-	}
 	for limit > 0 {
 		batch := min(limit, hastenBatch)
 		n, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (int64, error) {
-			n, err := dbsqlc.New(tx).QueueHasten(ctx, dbsqlc.QueueHastenParams{
-				Agent: agent, Lanes: all, Reason: ReasonUnreachable, Batch: int32(batch),
-			})
+			n, err := dbsqlc.New(tx).QueueHasten(ctx, agent, int32(batch))
 			if n > 0 {
 				tx.Wake(wake.Ready(agent))
 			}

@@ -3,16 +3,3 @@
 //   sqlc v1.31.1
 
 package dbsqlc
-
-import (
-	"github.com/jackc/pgx/v5/pgtype"
-)
-
-type A2aAgentOutage struct {
-	Agent   string
-	Since   pgtype.Timestamptz
-	Reason  string
-	Replica string
-	Probes  int32
-	ProbeAt pgtype.Timestamptz
-}

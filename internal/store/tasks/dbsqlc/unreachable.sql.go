@@ -164,16 +164,25 @@ const outages = `-- name: Outages :many
 SELECT o.agent, o.since, o.reason, o.replica, o.probes, o.probe_at FROM a2a.agent_outages o ORDER BY o.agent
 `
 
+type OutagesRow struct {
+	Agent   string
+	Since   pgtype.Timestamptz
+	Reason  string
+	Replica string
+	Probes  int32
+	ProbeAt pgtype.Timestamptz
+}
+
 // Outages lists the agents that cannot be reached, by name.
-func (q *Queries) Outages(ctx context.Context) ([]A2aAgentOutage, error) {
+func (q *Queries) Outages(ctx context.Context) ([]OutagesRow, error) {
 	rows, err := q.db.Query(ctx, outages)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []A2aAgentOutage
+	var items []OutagesRow
 	for rows.Next() {
-		var i A2aAgentOutage
+		var i OutagesRow
 		if err := rows.Scan(
 			&i.Agent,
 			&i.Since,
@@ -196,9 +205,9 @@ const queueHasten = `-- name: QueueHasten :execrows
 WITH postponed AS (
   SELECT q.ctid AS row_at, q.task_id, q.run_at, q.quiet
   FROM a2a.task_ready q
-  WHERE q.queue = $2::text AND q.priority = ANY ($3::smallint[])
-    AND q.run_at > (SELECT clock_timestamp()) AND q.reason = $1::text
-  LIMIT $4::int
+  WHERE q.queue = $1::text AND q.reason = 'agent unreachable' AND q.run_at > (SELECT clock_timestamp())
+  ORDER BY q.run_at
+  LIMIT $2::int
   FOR UPDATE SKIP LOCKED
 ), locked AS (
   SELECT t.id
@@ -219,26 +228,15 @@ WITH postponed AS (
     p.quiet AND t.ready_at - t.status_at < interval '1 minute' AS quiet
 )
 INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason, quiet)
-SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, $1::text, t.quiet
+SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, 'agent unreachable', t.quiet
 FROM task t
 `
 
-type QueueHastenParams struct {
-	Reason string
-	Agent  string
-	Lanes  []int16
-	Batch  int32
-}
-
 // QueueHasten makes up to batch tasks of an agent that were postponed due now, because the agent answers again. It waits
-// for no lock: a row that another transaction has locked keeps its time.
-func (q *Queries) QueueHasten(ctx context.Context, arg QueueHastenParams) (int64, error) {
-	result, err := q.db.Exec(ctx, queueHasten,
-		arg.Reason,
-		arg.Agent,
-		arg.Lanes,
-		arg.Batch,
-	)
+// for no lock: a row that another transaction has locked keeps its time. The reason is that of the index
+// task_ready_unreachable.
+func (q *Queries) QueueHasten(ctx context.Context, agent string, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, queueHasten, agent, batch)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,165 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+)
+
+// ReasonNoWorker is the a2ad/reason of a task for which no remote worker is there.
+const ReasonNoWorker = "no worker"
+
+// WorkersSeen records that remote workers of these agents are in touch, and returns the agents that had none before.
+func (s *Store) WorkersSeen(ctx context.Context, agents []string) (back []string, err error) {
+	back, err = db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]string, error) {
+		return dbsqlc.New(tx).WorkersSeen(ctx, agents)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record the workers in touch: %w", db.Unavailable(err))
+	}
+	return back, nil
+}
+
+// UnclaimedSweep says what SweepUnclaimed looks for.
+type UnclaimedSweep struct {
+	Agents   map[string]time.Duration // whose tasks remote workers claim, with the longest wait for a worker
+	Patience time.Duration            // how long no worker may be in touch before the agent counts as unreachable
+	Gap      time.Duration            // if no sweep ran for longer, outages begin anew: the servers were down
+	Batch    int                      // tasks to fail, and tasks of each lane of an agent to tell, at most
+}
+
+// Unclaimed is what SweepUnclaimed did.
+type Unclaimed struct {
+	Began  []string // agents that have no worker, and had one at the sweep before
+	Told   int      // tasks whose clients were told
+	Failed int      // tasks that had waited too long
+}
+
+// SweepUnclaimed finds the agents of which no remote worker is in touch although tasks wait. It tells the clients of
+// tasks that have waited for the time of patience, and fails tasks that have waited for longer than the limit of the
+// agent, if it had no worker for as long. If another process is doing this, it does nothing.
+func (s *Store) SweepUnclaimed(ctx context.Context, w UnclaimedSweep) (Unclaimed, error) {
+	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (out Unclaimed, err error) {
+		free, err := tx.TryChore(ctx, db.ChoreWorkers)
+		if err != nil || !free {
+			return out, err
+		}
+		p := dbsqlc.WorkersMissingParams{
+			Agents: []string{}, Limits: []int64{}, Lanes: allLanes(), Patience: db.PGInterval(w.Patience),
+			Reason: ReasonNoWorker, Replica: s.db.Replica(), Gap: db.PGInterval(w.Gap),
+		}
+		for agent, limit := range w.Agents {
+			p.Agents, p.Limits = append(p.Agents, agent), append(p.Limits, limit.Milliseconds())
+		}
+		missing, err := dbsqlc.New(tx).WorkersMissing(ctx, p)
+		if err != nil || len(missing) == 0 {
+			return out, err
+		}
+		var overdue, rest []string
+		for _, m := range missing {
+			rest = append(rest, m.Agent)
+			if m.Overdue {
+				overdue = append(overdue, m.Agent)
+			}
+			if m.Began {
+				out.Began = append(out.Began, m.Agent)
+			}
+		}
+		if out.Failed, err = s.failUnclaimed(ctx, tx, overdue, w); err != nil {
+			return out, err
+		}
+		out.Told, err = s.tellUnclaimed(ctx, tx, rest, w)
+		return out, err
+	})
+	if err != nil {
+		return Unclaimed{}, fmt.Errorf("sweep unclaimed tasks: %w", db.Unavailable(err))
+	}
+	return out, nil
+}
+
+// failUnclaimed fails the tasks of these agents that have waited too long.
+func (s *Store) failUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w UnclaimedSweep) (int, error) {
+	if len(agents) == 0 {
+		return 0, nil
+	}
+	q := dbsqlc.New(tx)
+	p := dbsqlc.UnclaimedFailParams{
+		Agents: agents, Lanes: allLanes(), Batch: int32(w.Batch), FoldEvents: foldEvents,
+		FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
+	}
+	for _, agent := range agents {
+		limit := w.Agents[agent]
+		p.Limits = append(p.Limits, limit.Milliseconds())
+		p.Texts = append(p.Texts, fmt.Sprintf("no worker claimed the task for %s", limit))
+	}
+	rows, err := q.UnclaimedFail(ctx, p)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	var m webhooks.HeadMoves
+	var ended, fold []pgtype.UUID
+	for _, r := range rows {
+		s.tell(tx, r.ID.Bytes)
+		m.Add(r.ID, r.HasPush, true)
+		ended = append(ended, r.ID)
+		if r.Folded {
+			fold = append(fold, r.ID)
+		}
+	}
+	tx.After(func() { s.counters.enter(a2a.StateFailed, len(rows)) })
+	if err := q.CheckpointsDelete(ctx, ended); err != nil {
+		return 0, err
+	}
+	if len(fold) > 0 {
+		if err := q.ArtifactFold(ctx, fold); err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), m.Move(ctx, tx)
+}
+
+// tellUnclaimed adds the event that says that there is no worker.
+func (s *Store) tellUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w UnclaimedSweep) (int, error) {
+	rows, err := dbsqlc.New(tx).UnclaimedTell(ctx, dbsqlc.UnclaimedTellParams{
+		Agents: agents, Lanes: allLanes(), Patience: db.PGInterval(w.Patience), Batch: int32(w.Batch),
+		Reason: ReasonNoWorker,
+	})
+	if err != nil {
+		return 0, err
+	}
+	var m webhooks.HeadMoves
+	for _, r := range rows {
+		s.tell(tx, r.ID.Bytes)
+		m.Add(r.ID, r.HasPush, true)
+	}
+	tx.After(func() { s.counters.enter(a2a.StateWorking, len(rows)) })
+	return len(rows), m.Move(ctx, tx)
+}
+
+// ForgetOutages removes the outages that no replica has touched for a while, and returns their agents: the agent was
+// removed, or the replica that could not reach it has stopped. A replica that still cannot reach such an agent records
+// the outage anew.
+func (s *Store) ForgetOutages(ctx context.Context, older time.Duration) ([]string, error) {
+	agents, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]string, error) {
+		return dbsqlc.New(tx).OutagesForget(ctx, db.PGInterval(older))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("forget outages: %w", db.Unavailable(err))
+	}
+	return agents, nil
+}
+
+func allLanes() []int16 {
+	all := make([]int16, lanes)
+	for i := range all {
+		all[i] = int16(i)
+	}
+	return all
+}
