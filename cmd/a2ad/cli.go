@@ -29,14 +29,15 @@ type cli struct {
 
 	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
 
-	Task    TaskCmd    `cmd:"" group:"operator" help:"List, show, watch, cancel, retry and purge tasks."`
-	Stats   StatsCmd   `cmd:"" group:"operator" help:"Show queues, running attempts and problems on one screen."`
-	Doctor  DoctorCmd  `cmd:"" group:"operator" help:"${doctor_help}"`
-	Push    PushCmd    `cmd:"" group:"operator" help:"List, inspect, replay and enable webhooks."`
-	Actions ActionsCmd `cmd:"" group:"operator" help:"Show the audit log: who did what."`
-	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Create, list and revoke API keys."`
-	Keys    KeysCmd    `cmd:"" group:"operator" help:"Rotate the keys that encrypt stored secrets."`
-	Migrate MigrateCmd `cmd:"" group:"operator" help:"Apply or roll back database migrations."`
+	Task     TaskCmd     `cmd:"" group:"operator" help:"List, show, watch, cancel, retry and purge tasks."`
+	Stats    StatsCmd    `cmd:"" group:"operator" help:"Show queues, running attempts and problems on one screen."`
+	Doctor   DoctorCmd   `cmd:"" group:"operator" help:"${doctor_help}"`
+	Push     PushCmd     `cmd:"" group:"operator" help:"List, inspect, replay and enable webhooks."`
+	Schedule ScheduleCmd `cmd:"" group:"operator" help:"List, run, pause and resume schedules."`
+	Actions  ActionsCmd  `cmd:"" group:"operator" help:"Show the audit log: who did what."`
+	APIKey   APIKeyCmd   `cmd:"" group:"operator" name:"apikey" help:"Create, list and revoke API keys."`
+	Keys     KeysCmd     `cmd:"" group:"operator" help:"Rotate the keys that encrypt stored secrets."`
+	Migrate  MigrateCmd  `cmd:"" group:"operator" help:"Apply or roll back database migrations."`
 
 	Completion CompletionCmd `cmd:"" group:"about" help:"Generate shell completion."`
 	Version    VersionCmd    `cmd:"" group:"about" help:"Show the version."`

@@ -227,6 +227,9 @@ func TestScreens(t *testing.T) {
 		"apikey-ls-json":     func(app *App) error { return printKeys(app, true, someKeys()) },
 		"push-ls":            func(app *App) error { return printPushes(app, false, somePushes()) },
 		"push-ls-json":       func(app *App) error { return printPushes(app, true, somePushes()) },
+		"schedule-ls":        func(app *App) error { return printSchedules(app, false, someSchedules()) },
+		"schedule-ls-narrow": func(app *App) error { return printSchedules(narrow(app), false, someSchedules()) },
+		"schedule-ls-json":   func(app *App) error { return printSchedules(app, true, someSchedules()) },
 		"push-attempts":      func(app *App) error { return printPushAttempts(app, false, somePushAttempts()) },
 		"push-attempts-json": func(app *App) error { return printPushAttempts(app, true, somePushAttempts()) },
 	} {

@@ -45,6 +45,7 @@ var commands = []commanded{
 	{"docs/how-to/remote-workers.md", false, ""},
 	{"docs/reference/demo-agents.md", false, ""},
 	{"docs/how-to/audit-queries.md", true, ""},
+	{"docs/how-to/schedules.md", true, ""},
 	{"docs/how-to/tasks.md", true, ""},
 	{"docs/reference/cli.md", false, ""},
 	{"docs/reference/configuration.md", false, ""},

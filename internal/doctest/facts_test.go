@@ -339,7 +339,7 @@ func TestCommands(t *testing.T) {
 	var have []string
 	for _, command := range commandsBelow(t) {
 		switch below := commandsBelow(t, command); command {
-		case "task", "push", "apikey", "keys", "migrate", "agent":
+		case "task", "push", "schedule", "apikey", "keys", "migrate", "agent":
 			have = append(have, below...)
 		default:
 			have = append(have, command)
