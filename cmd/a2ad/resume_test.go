@@ -53,7 +53,8 @@ func TestTaskResume(t *testing.T) {
 		t.Errorf("%s%s", i.stdout, i.stderr)
 	}
 	i = w.run(exitOK, "task", "resume", "--reason", "fixed", "-o", "json", taskID)
-	want := `{"id":"` + taskID + `","agent":"words","tenant":"acme","owner":"alice","parked":"attempt 1 of 1: bad luck"}`
+	want := `{"id":"` + taskID + `","agent":"words","tenant":"acme","owner":"alice",` +
+		`"parked":"attempt 1 of 1: bad luck"}`
 	if i.stdout != want+"\n" {
 		t.Errorf("%s, want %s", i.stdout, want)
 	}

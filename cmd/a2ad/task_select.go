@@ -19,7 +19,7 @@ type TaskSelection struct {
 	Owner   string   `placeholder:"O" help:"Instead of ids: tasks of this owner."`
 	Agent   string   `placeholder:"NAME" help:"Instead of ids: tasks of this agent."`
 	Context string   `placeholder:"ID" help:"Instead of ids: tasks of this conversation."`
-	Since   Moment   `placeholder:"TIME" help:"Instead of ids: tasks created since then: a time, or how long ago (24h)."`
+	Since   Moment   `placeholder:"TIME" help:"Instead of ids: tasks created since then: a time, or 24h for a day ago."`
 	Until   Moment   `placeholder:"TIME" help:"Instead of ids: tasks created before then."`
 	All     bool     `help:"Instead of ids: all tasks."`
 	Yes     bool     `short:"y" help:"Do not ask."`
@@ -27,10 +27,11 @@ type TaskSelection struct {
 
 // filtered reports whether filters select the tasks.
 func (c *TaskSelection) filtered() bool {
-	return c.Tenant != "" || c.Owner != "" || c.Agent != "" || c.Context != "" || !c.Since.IsZero() || !c.Until.IsZero()
+	return c.Tenant+c.Owner+c.Agent+c.Context != "" || !c.Since.IsZero() || !c.Until.IsZero()
 }
 
-// checkSelection refuses a selection that is empty or ambiguous. more says that a flag of the command selects tasks, too.
+// checkSelection refuses a selection that is empty or ambiguous. more says that a flag of the command selects tasks,
+// too.
 func (c *TaskSelection) checkSelection(more bool) error {
 	switch filters := c.filtered() || more; {
 	case len(c.IDs) > 0 && (filters || c.All):

@@ -10,7 +10,9 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/term"
@@ -48,10 +50,12 @@ type taskDetail struct {
 	taskRow
 	Unreachable *agentOutage `json:"agentUnreachable,omitempty"` // nil: the task does not wait for that
 
-	Attempts []attemptRow    `json:"attempts"`
-	Timeline []timelineRow   `json:"timeline"`
-	Raw      json.RawMessage `json:"task"` // in the form of A2A 0.3
-	Task     a2a.Task        `json:"-"`
+	RetryOf   string          `json:"retryOf,omitempty"`   // the task that this one was made from
+	RetriedAs []string        `json:"retriedAs,omitempty"` // the tasks that were made from this one, oldest first
+	Attempts  []attemptRow    `json:"attempts"`
+	Timeline  []timelineRow   `json:"timeline"`
+	Raw       json.RawMessage `json:"task"` // in the form of A2A 0.3
+	Task      a2a.Task        `json:"-"`
 }
 
 // Run shows.
@@ -109,6 +113,14 @@ func newTaskDetail(row taskRow, task *a2a.Task, happened *operate.Timeline) *tas
 			Outcome: a.Outcome, Error: a.Error,
 		})
 	}
+	if len(task.History) > 0 {
+		d.RetryOf, _ = rawjson.String(rawjson.Get(task.History[0].Metadata, tasks.RetryOf))
+	}
+	for _, a := range happened.Actions {
+		if id, _ := rawjson.String(rawjson.Get(a.Detail, "new")); a.Name == access.ActionTaskRetry && id != "" {
+			d.RetriedAs = append(d.RetriedAs, id)
+		}
+	}
 	return d
 }
 
@@ -121,6 +133,12 @@ func showTask(app *App, d *taskDetail) error {
 	line("context", term.Cell(d.ContextID))
 	line("caller", term.Cell(d.Tenant+"/"+d.Owner))
 	line("created", term.Moment(d.CreatedAt))
+	if d.RetryOf != "" {
+		line("retry of", term.Cell(d.RetryOf))
+	}
+	for _, id := range d.RetriedAs {
+		line("retried as", term.Cell(id))
+	}
 	line("events", strconv.FormatInt(d.Events, 10))
 	switch {
 	case d.LeaseUntil != nil:

@@ -111,12 +111,20 @@ func TestTaskRetry(t *testing.T) {
 	w.submit(taskID, "alice", nil)
 	w.run(exitOK, "task", "cancel", taskID)
 	i := w.run(exitFailure, "task", "retry", oldTask, taskID)
-	if len(strings.Fields(i.stdout)) != 1 || !strings.Contains(i.stderr, "a2ad: task "+oldTask) {
+	words := strings.Fields(i.stdout)
+	if len(words) != 3 || words[0] != taskID || words[1] != "→" || !strings.Contains(i.stderr, "a2ad: task "+oldTask) {
 		t.Fatalf("%s%s", i.stdout, i.stderr)
 	}
-	r := rows[taskRow](t, w.run(exitOK, "task", "ls", "--id", strings.TrimSpace(i.stdout), "-o", "json"))
+	r := rows[taskRow](t, w.run(exitOK, "task", "ls", "--id", words[2], "-o", "json"))
 	if len(r) != 1 || r[0].State != "submitted" || r[0].Owner != "alice" || r[0].ContextID != "c-alice" {
 		t.Errorf("%+v", r)
+	}
+	if i := w.run(exitOK, "task", "show", taskID); !strings.Contains(i.stdout, "retried as  "+words[2]) {
+		t.Errorf("the old task does not name the new one:\n%s", i.stdout)
+	}
+	if i := w.run(exitOK, "task", "show", words[2]); !strings.Contains(i.stdout, "retry of    "+taskID) &&
+		!strings.Contains(i.stdout, "retry of  "+taskID) {
+		t.Errorf("the new task does not name the old one:\n%s", i.stdout)
 	}
 	again := rows[retriedTask](t, w.run(exitOK, "task", "retry", taskID, "-o", "json"))
 	if len(again) != 1 || again[0].Of != taskID || again[0].State != "submitted" || again[0].ContextID != "c-alice" {

@@ -73,6 +73,26 @@ func Reseal(ring seal.Ring, row a2a.ID, s webhooks.Secrets) (_ webhooks.Secrets,
 	return s, changed, err
 }
 
+// Move encrypts the secrets of one row for another row. Without secrets it needs no keys.
+func Move(ring seal.Ring, from, to a2a.ID, s webhooks.Secrets) (webhooks.Secrets, error) {
+	for _, secret := range []struct {
+		sealed *[]byte
+		column string
+	}{{&s.Token, columnToken}, {&s.Credentials, columnCredentials}, {&s.Query, columnQuery}} {
+		if len(*secret.sealed) == 0 {
+			continue
+		}
+		plain, err := ring.Open(*secret.sealed, secretOf(from, secret.column))
+		if err != nil {
+			return s, err
+		}
+		if *secret.sealed, err = ring.Seal(plain, secretOf(to, secret.column)); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
 // Opens returns an error if the ring cannot decrypt a stored secret.
 func Opens(ring seal.Ring, s access.KeyUsage) error {
 	at := seal.Cell{Table: signingTable, Row: s.Name, Column: "key"}

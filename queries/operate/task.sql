@@ -15,6 +15,8 @@ WHERE t.id >= sqlc.arg(first_id)::uuid
   AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR t.state = ANY (sqlc.arg(states)))
   AND (NOT sqlc.arg(parked)::boolean OR p.task_id IS NOT NULL)
+  AND (NOT sqlc.arg(not_retried)::boolean OR NOT EXISTS (
+    SELECT FROM a2a.audit_log a WHERE a.task_id = t.id AND a.action = 'task.retry'))
   AND (sqlc.narg(before)::uuid IS NULL OR t.id < sqlc.narg(before))
 ORDER BY t.id DESC
 LIMIT sqlc.arg(max)::int;

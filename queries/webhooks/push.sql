@@ -344,3 +344,11 @@ DELETE FROM a2a.push_destinations d
 WHERE d.disabled_at IS NULL
   AND (d.open_until IS NULL OR d.open_until < clock_timestamp())
   AND (d.fails = 0 OR d.first_failure_at < clock_timestamp() - sqlc.arg(forget)::interval);
+
+-- PushesToCopy reads the webhooks of a task that another task is to get, too: all that were not deleted, and whose
+-- receiver did not ask to stop.
+-- name: PushesToCopy :many
+SELECT p.id, p.config_id, p.url, p.query, p.origin, p.schemes, p.token, p.credentials, p.wire_version
+FROM a2a.push_configs p
+WHERE p.task_id = sqlc.arg(task_id) AND p.deleted_at IS NULL AND p.state <> 'disabled'
+ORDER BY p.created_at, p.id;

@@ -28,6 +28,7 @@ type TaskFilter struct {
 	Since, Until                    time.Time // created in this time, by their ids
 	Before                          a2a.ID    // only older ones
 	Parked                          bool      // only those that are parked
+	NotRetried                      bool      // only those that no task was made from
 	Limit                           int
 }
 
@@ -105,7 +106,7 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	}
 	p := dbsqlc.TaskListParams{
 		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)),
-		Max: int32(f.Limit), Parked: f.Parked,
+		Max: int32(f.Limit), Parked: f.Parked, NotRetried: f.NotRetried,
 		FirstID: db.PGID(first), LastID: db.PGID(last), Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
 	}
 	for i, st := range f.States {

@@ -101,9 +101,13 @@ var writingsOfTasks = []writing{
 			return w.count(1, "a2a.tasks WHERE id = $1 AND state = 1 AND last_seq = $2", out.Task, out.After)
 		}),
 	answering("tasks.RetryTask", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
-		l := w.RunningTask()
+		in := storetest.Submission("x")
+		in.Push = webhook("h")
+		l := w.ClaimTask(w.Submit(in).Task)
 		w.Append(l, storetest.Status(a2a.StateFailed))
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.RetryTask(w.T.Context(), l.TaskID) }
+		return func(s *store.Store) (tasks.Submitted, error) {
+			return s.Tasks.RetryTask(w.T.Context(), l.TaskID, moved)
+		}
 	}, submitted),
 	answering("tasks.Append", storetest.IsExecute, func(w *witness) func(*store.Store) (tasks.Appended, error) {
 		l := w.RunningTask()

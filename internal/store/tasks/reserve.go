@@ -30,7 +30,7 @@ type reservedSlot struct {
 func (s *Store) reserveSlots(items []*submission) []*reservedSlot {
 	slots := make([]*reservedSlot, len(items))
 	for i, it := range items {
-		if it.Push != nil {
+		if it.Push != nil || it.Webhooks != nil {
 			continue
 		}
 		if slot, ok := s.cfg.Reserve(it.Agent); ok {

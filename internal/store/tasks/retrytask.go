@@ -10,19 +10,29 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // ErrNothingToRetry says that a task has not ended, or that it was completed.
 var ErrNothingToRetry = errors.New("only a task that has failed, or was canceled or rejected, is retried")
 
+// RetryOf is a key in the metadata of the first message of a task that was made from another one. Its value is the id
+// of that one.
+const RetryOf = "a2ad/retryOf"
+
+// MoveSecrets encrypts the secrets of a webhook, which are bound to its row, for another row.
+type MoveSecrets = func(from, to a2a.ID, s webhooks.Secrets) (webhooks.Secrets, error)
+
 // RetryTask creates a new task from one that failed, was canceled or was rejected. The new task has the same tenant,
-// owner, agent and context, and the first message of the old one under a new id, which refers to the old task. The old
-// task does not change, and the new one gets none of its webhooks. It returns a2a.ErrTaskNotFound, or ErrNothingToRetry
-// with the state.
-func (s *Store) RetryTask(ctx context.Context, old a2a.ID) (Submitted, error) {
+// owner, agent and context, and the first message of the old one under a new id, which refers to the old task: in its
+// references, and in its metadata as a2ad/retryOf. The old task does not change; the audit log has the id of the new
+// one as an action on the old one. The new task gets the webhooks of the old one if move, which encrypts their secrets for
+// other rows, is not nil. RetryTask returns a2a.ErrTaskNotFound, or ErrNothingToRetry with the state.
+func (s *Store) RetryTask(ctx context.Context, old a2a.ID, move MoveSecrets) (Submitted, error) {
 	r, err := dbsqlc.New(s.db.Work()).RetrySource(ctx, db.PGID(old))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = a2a.ErrTaskNotFound
@@ -39,11 +49,16 @@ func (s *Store) RetryTask(ctx context.Context, old a2a.ID) (Submitted, error) {
 	if id := old.String(); !slices.Contains(m.ReferenceTaskIDs, id) {
 		m.ReferenceTaskIDs = append(m.ReferenceTaskIDs, id)
 	}
+	m.Metadata = withMember(m.Metadata, RetryOf, old.String())
 	id := db.NewTaskID()
+	var hooks *webhooks.Copy
+	if move != nil {
+		hooks = &webhooks.Copy{Of: old, Move: move}
+	}
 	out, err := s.Submit(ctx, Submission{
 		Caller: db.Caller{Tenant: r.Tenant, Owner: r.Owner}, Agent: r.Agent, NewTask: id, ContextID: r.ContextID,
-		Message: m,
-		Digest:  sha256.Sum256(append(old[:], r.Body...)),
+		Message: m, Webhooks: hooks,
+		Digest: sha256.Sum256(append(old[:], r.Body...)),
 		Action: &access.Action{
 			Name: access.ActionTaskRetry, Tenant: r.Tenant, Owner: r.Owner, Task: old,
 			Detail: map[string]any{"new": id.String()},
@@ -53,4 +68,14 @@ func (s *Store) RetryTask(ctx context.Context, old a2a.ID) (Submitted, error) {
 		return Submitted{}, fmt.Errorf("retry: %w", err)
 	}
 	return out, nil
+}
+
+// withMember returns a JSON object with one more member, which replaces one of the same name.
+func withMember(obj a2a.Raw, key, value string) a2a.Raw {
+	out := a2a.Raw(`{`)
+	if obj = rawjson.Trim(rawjson.Without(obj, key)); !rawjson.Empty(obj) {
+		out = append(append(out, obj[1:len(obj)-1]...), ',')
+	}
+	out = append(rawjson.AppendString(out, key), ':')
+	return append(rawjson.AppendString(out, value), '}')
 }

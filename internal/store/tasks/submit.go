@@ -41,6 +41,8 @@ type Submission struct {
 	Undecided bool
 	// Action is recorded in the same transaction, if it is not nil. It is for new tasks.
 	Action *access.Action
+	// Webhooks are set in the same transaction, if it is not nil. It is for new tasks.
+	Webhooks *webhooks.Copy
 }
 
 // Submitted is the result of a Submission. The events that the message causes come after the seq After. Of a replay,
@@ -152,7 +154,7 @@ func (s *Store) tellCreated(tx *db.Tx, items []*submission, list []created) {
 		if m.slot == nil {
 			tx.Wake(wake.Ready(it.Agent))
 		}
-		if it.Push != nil {
+		if it.Push != nil || it.Webhooks != nil {
 			tx.Wake(wake.Webhooks)
 		}
 	}
@@ -188,7 +190,7 @@ func (s *Store) submitRows(
 	ctx context.Context, items []*submission, slots []*reservedSlot, p dbsqlc.TaskSubmitParams, tell bool,
 ) ([]created, error) {
 	run := db.Autocommit[[]created]
-	if slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
+	if slices.ContainsFunc(items, (*submission).several) {
 		run = db.InTx[[]created]
 	}
 	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]created, error) {
@@ -212,25 +214,6 @@ func (s *Store) submitRows(
 			s.tellCreated(tx, items, list)
 		}
 		return list, nil
-	})
-}
-
-// submitWith stores what belongs to a new task: its action and its webhook.
-func submitWith(ctx context.Context, tx *db.Tx, it *submission) error {
-	if it.Action != nil {
-		if err := access.Record(ctx, tx, *it.Action); err != nil {
-			return err
-		}
-	}
-	if it.Push == nil {
-		return nil
-	}
-	head := int64(1)
-	if it.Undecided {
-		head = 0 // there may be no task to tell of
-	}
-	return webhooks.Set(ctx, tx, webhooks.Setting{
-		Owner: it.Caller, Agent: it.Agent, Task: it.id, Webhook: it.Push, Limit: it.MaxPushes, Head: head,
 	})
 }
 

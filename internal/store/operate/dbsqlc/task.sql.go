@@ -97,22 +97,25 @@ WHERE t.id >= $1::uuid
   AND ($6::text = '' OR t.context_id = $6)
   AND (cardinality($7::smallint[]) = 0 OR t.state = ANY ($7))
   AND (NOT $8::boolean OR p.task_id IS NOT NULL)
-  AND ($9::uuid IS NULL OR t.id < $9)
+  AND (NOT $9::boolean OR NOT EXISTS (
+    SELECT FROM a2a.audit_log a WHERE a.task_id = t.id AND a.action = 'task.retry'))
+  AND ($10::uuid IS NULL OR t.id < $10)
 ORDER BY t.id DESC
-LIMIT $10::int
+LIMIT $11::int
 `
 
 type TaskListParams struct {
-	FirstID   pgtype.UUID
-	LastID    pgtype.UUID
-	Tenant    string
-	Owner     string
-	Agent     string
-	ContextID string
-	States    []int16
-	Parked    bool
-	Before    pgtype.UUID
-	Max       int32
+	FirstID    pgtype.UUID
+	LastID     pgtype.UUID
+	Tenant     string
+	Owner      string
+	Agent      string
+	ContextID  string
+	States     []int16
+	Parked     bool
+	NotRetried bool
+	Before     pgtype.UUID
+	Max        int32
 }
 
 type TaskListRow struct {
@@ -147,6 +150,7 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 		arg.ContextID,
 		arg.States,
 		arg.Parked,
+		arg.NotRetried,
 		arg.Before,
 		arg.Max,
 	)

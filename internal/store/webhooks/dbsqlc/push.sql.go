@@ -977,6 +977,57 @@ func (q *Queries) PushTarget(ctx context.Context, ids []pgtype.UUID) ([]PushTarg
 	return items, nil
 }
 
+const pushesToCopy = `-- name: PushesToCopy :many
+SELECT p.id, p.config_id, p.url, p.query, p.origin, p.schemes, p.token, p.credentials, p.wire_version
+FROM a2a.push_configs p
+WHERE p.task_id = $1 AND p.deleted_at IS NULL AND p.state <> 'disabled'
+ORDER BY p.created_at, p.id
+`
+
+type PushesToCopyRow struct {
+	ID          pgtype.UUID
+	ConfigID    string
+	Url         string
+	Query       []byte
+	Origin      string
+	Schemes     []string
+	Token       []byte
+	Credentials []byte
+	WireVersion int16
+}
+
+// PushesToCopy reads the webhooks of a task that another task is to get, too: all that were not deleted, and whose
+// receiver did not ask to stop.
+func (q *Queries) PushesToCopy(ctx context.Context, taskID pgtype.UUID) ([]PushesToCopyRow, error) {
+	rows, err := q.db.Query(ctx, pushesToCopy, taskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PushesToCopyRow
+	for rows.Next() {
+		var i PushesToCopyRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ConfigID,
+			&i.Url,
+			&i.Query,
+			&i.Origin,
+			&i.Schemes,
+			&i.Token,
+			&i.Credentials,
+			&i.WireVersion,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const taskHasPush = `-- name: TaskHasPush :exec
 UPDATE a2a.tasks
 SET has_push = true
