@@ -213,6 +213,30 @@ func TestOutagesThatNoReplicaTouchesAreForgotten(t *testing.T) {
 	forget("probed")
 }
 
+// A postponed task whose claim is to write no event writes none after the clock was set back either.
+func TestPostponedTaskStaysQuietAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	task := f.NewTask()
+	for range 2 { // the claim after the first failure tells the client, the one after the second does not
+		if _, ok, err := f.Tasks.Postpone(t.Context(), f.ClaimTask(task), tasks.Postponement{
+			Error: "refused", MinDelay: time.Second, MaxDelay: time.Second, Limit: time.Hour,
+		}); err != nil || !ok {
+			t.Fatalf("Postpone = %v, %v", ok, err)
+		}
+		f.SetClockBack(-2 * time.Second)
+	}
+	f.SetClockBack(jump)
+	f.Rescue(0)
+	f.SetClockBack(-2 * time.Second)
+	before := f.Snapshot(task).LastSeq
+	f.ClaimTask(task)
+	if got := f.Snapshot(task).LastSeq; got != before {
+		t.Errorf("the claim wrote %d events, want none", got-before)
+	}
+	f.Invariants()
+}
+
 // QueueHasten finds postponed tasks without reading the others that wait for a later time.
 func TestPostponedTasksAreLookedUpByTheirReason(t *testing.T) {
 	t.Parallel()

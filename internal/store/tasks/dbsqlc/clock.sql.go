@@ -36,7 +36,7 @@ const waitsAnchor = `-- name: WaitsAnchor :many
 WITH n AS (
   SELECT clock_timestamp() AS now
 ), waiting AS (
-  SELECT q.ctid AS row_at, q.run_at, q.task_id, q.tenant, q.reason,
+  SELECT q.ctid AS row_at, q.run_at, q.task_id, q.tenant, q.reason, q.quiet,
     greatest(q.run_at - q.made_at, interval '0') AS meant
   FROM a2a.task_ready q
   WHERE q.made_at > (SELECT clock_timestamp())
@@ -61,10 +61,10 @@ WITH n AS (
     AND w.task_id = k.id
     AND t.ready_at = w.run_at
     AND NOT a2a.state_terminal(t.state)
-  RETURNING t.id, t.agent, t.priority, t.ready_at, w.tenant, w.reason
+  RETURNING t.id, t.agent, t.priority, t.ready_at, w.tenant, w.reason, w.quiet
 ), ready_added AS (
-  INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason, made_at)
-  SELECT m.agent, m.priority, m.ready_at, m.id, m.tenant, m.reason, n.now
+  INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason, quiet, made_at)
+  SELECT m.agent, m.priority, m.ready_at, m.id, m.tenant, m.reason, m.quiet, n.now
   FROM moved m, n
 ), leases AS (
   -- A server of an earlier version renews a lease without setting held_at.
