@@ -116,7 +116,8 @@ func someSchedules() []scheduleRow {
 	next := time.Date(2026, 1, 3, 7, 0, 0, 0, time.UTC)
 	return []scheduleRow{
 		{Agent: "words", Name: "morning", State: "active", Cron: "0 8 * * 1-5", Timezone: "Europe/Berlin",
-			Tenant: "acme", Owner: "reports", Overlap: "skip", Next: []time.Time{next, next.Add(24 * time.Hour)}, NextAt: &next,
+			Tenant: "acme", Owner: "reports", Overlap: "skip",
+			Next: []time.Time{next, next.Add(24 * time.Hour)}, NextAt: &next,
 			LastTick: &someTime, LastTask: taskID, LoadedAt: someTime, LoadedBy: "replica-1"},
 		{Agent: "words", Name: "old", State: "paused", Cron: "@hourly", Timezone: "UTC", Tenant: "default",
 			Owner: "ops", Overlap: "allow", PausedAt: &someTime, LoadedAt: someTime, LoadedBy: "replica-1"},

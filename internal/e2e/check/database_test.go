@@ -172,6 +172,10 @@ var mutations = []mutation{
 	{"a message id twice where it counts", `UPDATE a2a.messages SET dedupe_mid = true, idem_key = NULL
 		WHERE message_id = 'm0'; ` + another + `
 		SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, true FROM a2a.tasks WHERE id <> $T LIMIT 1`, []string{"I6b"}},
+	{"a task of two ticks", `INSERT INTO a2a.schedule_ticks (agent, name, tick, outcome, task_id)
+		SELECT 'echo', 's', now() + n * interval '1 min', 'started', $T FROM generate_series(1, 2) n`, []string{"I6c"}},
+	{"two queued ticks", `INSERT INTO a2a.schedule_ticks (agent, name, tick, outcome)
+		SELECT 'echo', 's', now() + n * interval '1 min', 'queued' FROM generate_series(1, 2) n`, []string{"I6c"}},
 	{"a log that lost its begin",
 		`UPDATE a2a.tasks SET first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3`,
 		[]string{"I7a"}},

@@ -183,6 +183,14 @@ WHERE m.dedupe_mid
 GROUP BY m.tenant, m.owner, m.message_id
 HAVING count(*) > 1;
 
+-- invariant: I6c no two ticks of schedules have one task, and at most one tick of a schedule is queued
+SELECT max(k.task_id::text),
+  format('%s/%s: %s ticks, %s, the newest at %s', k.agent, k.name, count(*), k.outcome, max(k.tick))
+FROM audit.schedule_tick k
+WHERE k.outcome IN ('started', 'queued')
+GROUP BY k.agent, k.name, k.outcome, k.task_id
+HAVING count(*) > 1;
+
 -- invariant: I8 no work is left without a lease or a place in the queue, unless it is parked
 SELECT t.id::text, format('%s since %s, lease until %s', t.state, t.updated_at, coalesce(t.lease_until::text, 'never'))
 FROM audit.task t

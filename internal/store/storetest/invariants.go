@@ -106,6 +106,12 @@ var brokenTasks = []struct{ name, query string }{
 		SELECT a.task_id FROM a2a.task_attempts a WHERE a.ended_at < a.claimed_at`},
 	{"a list_key of another list", `
 		SELECT t.id FROM a2a.tasks t WHERE t.list_key <> a2a.list_key(t.tenant, t.owner, t.agent)`},
+	{"a task of two ticks", `
+		SELECT k.task_id FROM a2a.schedule_ticks k WHERE k.task_id IS NOT NULL GROUP BY k.task_id HAVING count(*) > 1`},
+	{"a queued tick without its record", `
+		SELECT s.last_task FROM a2a.schedules s WHERE s.queued_tick IS NOT NULL AND NOT EXISTS (
+		  SELECT FROM a2a.schedule_ticks k
+		  WHERE (k.agent, k.name, k.tick, k.outcome) = (s.agent, s.name, s.queued_tick, 'queued'))`},
 	{"an idempotency key of no task", `
 		SELECT k.task_id FROM a2a.idempotency_keys k LEFT JOIN a2a.tasks t ON t.id = k.task_id WHERE t.id IS NULL`},
 }
