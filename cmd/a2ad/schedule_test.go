@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +123,26 @@ func someSchedules() []scheduleRow {
 			LastTick: &someTime, LastTask: taskID, LoadedAt: someTime, LoadedBy: "replica-1"},
 		{Agent: "words", Name: "old", State: "paused", Cron: "@hourly", Timezone: "UTC", Tenant: "default",
 			Owner: "ops", Overlap: "allow", PausedAt: &someTime, LoadedAt: someTime, LoadedBy: "replica-1"},
+	}
+}
+
+// agent check shows the line of a schedule that can never work.
+func TestAgentCheckShowsFaultsOfSchedules(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	text := "name: a\ndescription: d\nexecutor: {echo: {}}\nschedules:\n" +
+		"  - {name: s, cron: 0 25 * * *, timezone: Europe/Atlantis, owner: o, message: m}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var i invocation
+	i.run(t, "agent", "check", path)
+	for _, want := range []string{
+		`:5: fault: cron: "0 25 * * *": end of range (25) above maximum (23): "25"`,
+		`:5: fault: timezone: "Europe/Atlantis" is unknown; write a name like Europe/Berlin or UTC`,
+	} {
+		if i.code != exitFailure || !strings.Contains(i.stdout, path+want+"\n") {
+			t.Errorf("exit code %d, and this has no %q:\n%s", i.code, want, i.stdout)
+		}
 	}
 }

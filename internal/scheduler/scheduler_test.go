@@ -113,11 +113,14 @@ func TestReplicasStartOneTaskPerTick(t *testing.T) {
 // The end of a task starts the queued tick, without a poll.
 func TestEndOfATaskStartsTheQueuedTick(t *testing.T) {
 	t.Parallel()
-	c := start(t, 2, yearly(func(s *a2a.Schedule) { s.Overlap = a2a.OverlapQueue }))
+	c := start(t, 1, yearly(func(s *a2a.Schedule) { s.Overlap = a2a.OverlapQueue }))
 	c.tickIn(0)
 	c.await("the first tick starts", started, 1)
 	c.tickIn(0)
 	c.await("the second tick is queued", "EXISTS (SELECT FROM a2a.schedules WHERE queued_tick IS NOT NULL)")
+	for c.hub.Waiters() < 2 { // the second one waits for the end of the task
+		c.await("the subscription", "true")
+	}
 	leases := c.Claim(1)
 	c.Append(&leases[0], storetest.Status(a2a.StateCompleted))
 	c.hub.Wake(wake.Task(leases[0].TaskID))
