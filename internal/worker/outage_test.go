@@ -46,9 +46,9 @@ func (f *fixture) noAttemptCounted(tasks int) {
 	}
 }
 
-// An agent is down for ten minutes while 1,000 tasks wait. No task fails and no attempt is counted. Once it is back, the
-// tasks take at most twice as long as without the outage. The minutes pass in the database, while the replica restarts:
-// moving all stored times is not atomic for transactions that run meanwhile.
+// An agent is down for ten minutes while 1,000 tasks wait. No task fails and no attempt is counted. Once it is back,
+// the tasks take at most twice as long as without the outage. The minutes pass in the database, while the replica
+// restarts: moving all stored times is not atomic for transactions that run meanwhile.
 func TestOutageOfTenMinutesLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 1000
