@@ -18,6 +18,7 @@ type TaskCmd struct {
 	Cancel TaskCancelCmd `cmd:"" group:"commands" help:"Cancel tasks."`
 	Resume TaskResumeCmd `cmd:"" group:"commands" help:"Give parked tasks fresh attempts."`
 	Retry  TaskRetryCmd  `cmd:"" group:"commands" help:"Run failed, canceled or rejected tasks again, as new tasks."`
+	Signal TaskSignalCmd `cmd:"" group:"commands" help:"Send a signal to a task."`
 	Purge  TaskPurgeCmd  `cmd:"" group:"commands" help:"Remove tasks and everything about them."`
 }
 

@@ -83,7 +83,7 @@ type Task struct {
 }
 
 // Event is an output of an agent. A *StatusUpdate, an *ArtifactUpdate and a *Message are logged and sent to
-// clients. A *Checkpoint is neither.
+// clients. A *Checkpoint, a *Step and a *Wait are neither: they are stored for the next run of the task.
 type Event interface{ event() }
 
 // StatusUpdate is a change of state, or a sign of progress in the same state.

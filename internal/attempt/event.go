@@ -44,6 +44,15 @@ func Prepare(e a2a.Event) (prepared a2a.Event, bytes int, err error) {
 		}
 	case *a2a.Message:
 		return nil, 0, ErrReply
+	case *a2a.Step:
+		if e != nil {
+			step := *e
+			return &step, len(e.Result) + len(e.Error), nil
+		}
+	case *a2a.Wait:
+		if e != nil {
+			return copyWait(*e)
+		}
 	}
 	return nil, 0, fmt.Errorf("an event of type %T without content", e)
 }

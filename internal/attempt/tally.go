@@ -9,8 +9,8 @@ import (
 var (
 	// RemoteOutcomes are the outcomes that a remote worker reports. Its runs that were canceled or lost end without a
 	// report.
-	RemoteOutcomes = []string{"finished", "failed", "retry", "released", "parked"}
-	LocalOutcomes  = append(RemoteOutcomes[:5:5], "canceled", "lost", "unreachable")
+	RemoteOutcomes = []string{"finished", "failed", "retry", "released", "parked", "waiting"}
+	LocalOutcomes  = append(RemoteOutcomes[:6:6], "canceled", "lost", "unreachable")
 )
 
 // End is one way in which runs of an agent end.

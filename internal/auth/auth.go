@@ -103,11 +103,12 @@ const (
 	ScopeTasksWrite Scope = "tasks:write"
 	ScopePushWrite  Scope = "push:write"
 	ScopeWorker     Scope = "worker"
+	ScopeSignal     Scope = "signal"
 )
 
 // Scopes returns all scopes.
 func Scopes() []Scope {
-	return []Scope{ScopeTasksRead, ScopeTasksWrite, ScopePushWrite, ScopeWorker}
+	return []Scope{ScopeTasksRead, ScopeTasksWrite, ScopePushWrite, ScopeWorker, ScopeSignal}
 }
 
 // Valid reports whether s is one of the scopes.

@@ -21,22 +21,23 @@ type Run struct {
 	Agent       string
 	Tenant      string
 	Owner       string
-	Epoch       int64           // rises with every run of the task
-	Attempt     int             // 1 for the first attempt at this turn
-	Checkpoint  a2a.Raw         // the last one saved, or nil
-	Deadline    time.Time       // zero if there is none
-	Traceparent a2a.Traceparent // of the client's newest request that had one; for what the agent calls
-	MayReply    bool            // a message by itself, as the only event, is an answer
+	Epoch       int64            // rises with every run of the task
+	Attempt     int              // 1 for the first attempt at this turn
+	Checkpoint  a2a.Raw          // the last one saved, or nil
+	Steps       []a2a.StepRecord // that earlier runs of the task have recorded, in order
+	Deadline    time.Time        // zero if there is none
+	Traceparent a2a.Traceparent  // of the client's newest request that had one; for what the agent calls
+	MayReply    bool             // a message by itself, as the only event, is an answer
 }
 
 // Executor does an agent's work.
 type Executor interface {
 	// Execute yields events in order, and stops early when its caller stops reading or ctx is done. A status that ends
-	// the turn is the last event. An error ends the run: an error made by Permanent fails the task, after any other the
-	// run is retried while attempts are left, and after one made by Unreachable no attempt is counted. After a crash
-	// Execute may be called again for the same task, with a higher Attempt, and must tolerate that. It is called from
-	// several goroutines at once. An event may be reused when yield has returned, but the bytes of its free-form values
-	// must not change.
+	// the turn, or a wait, is the last event. An error ends the run: an error made by Permanent fails the task, after
+	// any other the run is retried while attempts are left, and after one made by Unreachable no attempt is counted.
+	// After a crash Execute may be called again for the same task, with a higher Attempt, and must tolerate that. It is
+	// called from several goroutines at once. An event may be reused when yield has returned, but the bytes of its
+	// free-form values must not change.
 	Execute(ctx context.Context, run Run) iter.Seq2[a2a.Event, error]
 }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
+// waitsPoll is how often a replica looks for waits that are over if a wake-up was lost.
+const waitsPoll = 5 * time.Second
+
 // maintenance is the parts that rescue tasks and remove what is old.
 func (r *Replica) maintenance() lifecycle.Stage {
 	cfg, s, log, limits := &r.cfg, r.database.store, r.log, agentLimits(&r.cfg)
@@ -35,11 +38,13 @@ func (r *Replica) maintenance() lifecycle.Stage {
 		Store: s.Schedules, Keep: time.Duration(cfg.AuditRetention), Every: cfg.SweepInterval, Logger: log,
 	}
 	unreachable := &maintenance.UnreachableSweeper{Store: s.Tasks, Agents: r.waitsForWorkers, Logger: log}
+	waits := &maintenance.Waits{Store: s.Tasks, Wait: r.database.hub.Wait, Every: waitsPoll, Logger: log}
 	batches := &maintenance.BatchSweeper{Store: s.Tasks, Logger: log}
 	retirer := &maintenance.Retirer{Store: s.Tasks, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
 	return lifecycle.Stage{
 		{Name: "rescue", Run: rescuer.Run},
 		{Name: "parked tasks", Run: parked.Run},
+		{Name: "waits", Run: waits.Run},
 		{Name: "batch ids", Run: batches.Run},
 		{Name: "audit log", Run: actions.Run},
 		{Name: "attempts", Run: attempts.Run},

@@ -21,6 +21,7 @@ import (
 // namedNumbers are the files of the constants that columns store, and how their names begin.
 var namedNumbers = map[string][]string{
 	"../a2a/state.go":     {"State", "Role"},
+	"../a2a/step.go":      {"Step"},
 	"tasks/body.go":       {"kind"},
 	"tasks/reply.go":      {"reply"},
 	"operate/timeline.go": {"Source"},

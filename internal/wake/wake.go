@@ -12,6 +12,7 @@ const (
 	APIKeys  = "apikeys" // an API key was revoked
 	// Schedules is woken when the time of a next tick is another one.
 	Schedules = "schedules"
+	Waits     = "waits" // the wait of a task is over, or ends before the others
 )
 
 // Ready is woken when a task of the agent waits for a worker, or when a limit of its runs has room again.

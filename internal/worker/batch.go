@@ -16,12 +16,15 @@ import (
 // checkpoint says.
 type batch struct {
 	events  []a2a.Event
+	steps   []a2a.StepRecord
+	wait    *a2a.Wait // recorded by the last step
 	bytes   int
-	ends    bool    // the last event ends the turn
+	ends    bool    // the last event ends the run
 	due     a2a.Raw // newest checkpoint that may be saved with events
 	pending a2a.Raw // checkpoint whose event has not come yet
 
 	artifacts map[string]bool // ids that the task has
+	journal   *attempt.Journal
 	bounds    attempt.Bounds
 
 	mayReply bool // a message by itself is an answer
@@ -50,7 +53,7 @@ func (b *batch) gather(it item, open bool, items <-chan item) error {
 		if err := b.add(it); err != nil {
 			return err
 		}
-		if b.ends || len(b.events) >= batchEvents || b.bytes >= batchBytes {
+		if b.ends || len(b.events)+len(b.steps) >= batchEvents || b.bytes >= batchBytes {
 			return nil
 		}
 		select {
@@ -79,16 +82,48 @@ func (b *batch) add(it item) error {
 		}
 		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
 	}
-	b.taskSeen = b.taskSeen || tasks.DecidesAnswer(it.event)
-	if err := b.admit(it.event); err != nil {
-		return executor.Permanent(fmt.Errorf("event %d: %w", it.n, err))
+	var err error
+	switch e := it.event.(type) {
+	case *a2a.Step:
+		err = b.record(it.n, e)
+	case *a2a.Wait:
+		if err = b.record(it.n, e); err == nil {
+			b.wait = e
+			if e.Status != nil {
+				err = b.addEvent(it.n, &a2a.StatusUpdate{Status: *e.Status})
+			}
+		}
+	default:
+		err = b.addEvent(it.n, e)
 	}
-	b.events = append(b.events, it.event)
+	if err != nil {
+		return err
+	}
+	b.ends = a2a.EndsRun(it.event)
 	if b.pending != nil {
 		b.due, b.pending = b.pending, nil
 	}
-	if s, ok := it.event.(*a2a.StatusUpdate); ok {
-		b.ends = s.Status.State.EndsTurn()
+	return nil
+}
+
+// addEvent adds the n-th event of the run, which clients see.
+func (b *batch) addEvent(n int, e a2a.Event) error {
+	b.taskSeen = b.taskSeen || tasks.DecidesAnswer(e)
+	if err := b.admit(e); err != nil {
+		return executor.Permanent(fmt.Errorf("event %d: %w", n, err))
+	}
+	b.events = append(b.events, e)
+	return nil
+}
+
+// record adds the n-th event of the run, which is stored as a step.
+func (b *batch) record(n int, e a2a.Event) error {
+	s, err := b.journal.Record(e)
+	if err != nil {
+		return invalidEvent(n, err)
+	}
+	if s != nil {
+		b.steps = attempt.AddStep(b.steps, *s)
 	}
 	return nil
 }
@@ -96,6 +131,7 @@ func (b *batch) add(it item) error {
 // written empties the batch, except for a checkpoint that waits for its event.
 func (b *batch) written() {
 	b.events, b.bytes, b.ends, b.due, b.first = nil, len(b.pending), false, nil, 0
+	b.steps, b.wait = nil, nil
 }
 
 // numbers names the events of the batch, so that the agent's author can find the bad one.

@@ -44,6 +44,9 @@ func (r *run) finish(ctx context.Context, reason error) (outcome string, err err
 	case errors.Is(reason, errTurnEnded):
 		r.pool.counters.count(func(s *Stats) { s.Finished++ })
 		return "finished", nil
+	case errors.Is(reason, errWaiting):
+		r.pool.counters.count(func(s *Stats) { s.Finished++ })
+		return "waiting", nil
 	case errors.Is(reason, executor.ErrCanceled):
 		return "canceled", nil
 	case errors.Is(reason, executor.ErrLeaseLost):

@@ -6,12 +6,16 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// errTurnEnded says that the agent ended its turn and that this is written.
-var errTurnEnded = errors.New("turn ended")
+// The agent ended its run, and that is written: its turn has ended, or its task waits.
+var (
+	errTurnEnded = errors.New("turn ended")
+	errWaiting   = errors.New("the task waits")
+)
 
 var errNoEnd = executor.InvalidResponse("the agent ended without a final status")
 
@@ -31,7 +35,10 @@ func (r *run) record(ctx context.Context, cancel context.CancelCauseFunc, items 
 func (r *run) recordUntil(
 	ctx context.Context, cancel context.CancelCauseFunc, items <-chan item, idle <-chan time.Time, resetIdle func(),
 ) error {
-	b := batch{bounds: r.pool.bounds(), artifacts: make(map[string]bool), mayReply: r.queue.DirectReply}
+	b := batch{
+		bounds: r.pool.bounds(), artifacts: make(map[string]bool), mayReply: r.queue.DirectReply,
+		journal: attempt.NewJournal(r.lease.Steps, r.input.Steps),
+	}
 	for i := range r.input.Task.Artifacts {
 		b.artifacts[r.input.Task.Artifacts[i].ID] = true
 	}
@@ -57,9 +64,9 @@ func (r *run) recordUntil(
 	}
 }
 
-// write appends the events of the batch. It returns errTurnEnded after the end of the turn.
+// write appends the events of the batch. It returns errTurnEnded or errWaiting after the end of the run.
 func (r *run) write(ctx context.Context, b *batch) error {
-	if len(b.events) == 0 && b.due == nil {
+	if len(b.events) == 0 && len(b.steps) == 0 && b.due == nil {
 		return nil
 	}
 	if err := b.bounds.Admit(r.lease, len(b.events), b.bytes, b.ends); err != nil {
@@ -69,7 +76,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		r.beginFinishing()
 	}
 	out, err := r.pool.store.Append(ctx, r.lease,
-		tasks.Batch{Events: b.events, Checkpoint: b.due, Reply: b.reply})
+		tasks.Batch{Events: b.events, Steps: b.steps, Wait: b.wait, Checkpoint: b.due, Reply: b.reply})
 	if err != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
 		return executor.InvalidResponse("PostgreSQL cannot store %s", b.numbers())
@@ -77,7 +84,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
-	ended := b.ends
+	ended, waits := b.ends, b.wait != nil
 	if out.State != a2a.StateNone {
 		r.state = out.State
 	}
@@ -87,6 +94,9 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	}
 	if out.Requeued {
 		r.log.InfoContext(ctx, "turn continues: the client has sent more")
+	}
+	if waits {
+		return errWaiting
 	}
 	return errTurnEnded
 }

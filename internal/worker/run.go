@@ -74,9 +74,13 @@ func (r *run) do(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if err := r.readSteps(ctx); err != nil {
+		r.endUnstarted(context.WithoutCancel(ctx), fmt.Errorf("read the steps: %w", err), start)
+		return
+	}
 	items, unread := r.execute(ctx)
 	reason := r.record(ctx, cancel, items)
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(reason, errTurnEnded) {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(reason, errTurnEnded) && !errors.Is(reason, errWaiting) {
 		reason = cause // an executor that is stopped may report any error
 	}
 	if errors.Is(reason, db.ErrLeaseLost) {
@@ -96,13 +100,39 @@ func (r *run) do(ctx context.Context) {
 	r.logEnd(ctx, outcome, err, abandoned, time.Since(start))
 }
 
+// readSteps reads those recorded steps that did not fit into the input.
+func (r *run) readSteps(ctx context.Context) error {
+	for len(r.input.Steps) < r.lease.Steps {
+		more, err := r.pool.store.Steps(ctx, r.lease.TaskID, tasks.StepsPage{
+			After: len(r.input.Steps), Max: r.lease.Steps - len(r.input.Steps), Bytes: tasks.StepsFirst.Bytes,
+		})
+		if err != nil {
+			return err
+		}
+		if len(more) == 0 {
+			return errors.New("some are missing")
+		}
+		r.input.Steps = append(r.input.Steps, more...)
+	}
+	return nil
+}
+
+// endUnstarted ends a run whose executor was not started.
+func (r *run) endUnstarted(ctx context.Context, reason error, start time.Time) {
+	r.freeSlot()
+	outcome, err := r.finish(ctx, reason)
+	r.pool.noteEnd(r.lease.Agent, outcome, err)
+	r.endTrace(outcome, err)
+	r.logEnd(ctx, outcome, err, false, time.Since(start))
+}
+
 // tellBreaker tells the agent's circuit breaker what the end of the run says about the agent. A run that another cause
 // ended says nothing.
 func (r *run) tellBreaker(reason error) {
 	switch {
 	case isAgentError(reason) && executor.IsUnreachable(reason):
 		r.queue.breaker.unreachable(attempt.Text(reason.Error()))
-	case isAgentError(reason), errors.Is(reason, errTurnEnded):
+	case isAgentError(reason), errors.Is(reason, errTurnEnded), errors.Is(reason, errWaiting):
 		r.queue.breaker.reached()
 	}
 }
@@ -218,7 +248,7 @@ func (r *run) executorRun(traceparent a2a.Traceparent) executor.Run {
 	in := executor.Run{
 		Task: r.input.Task, Messages: r.input.Messages,
 		Agent: r.lease.Agent, Tenant: r.lease.Tenant, Owner: r.lease.Owner,
-		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint,
+		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint, Steps: r.input.Steps,
 		Traceparent: traceparent, MayReply: r.queue.DirectReply,
 	}
 	if r.lease.Left > 0 {

@@ -23,30 +23,32 @@ func (a *API) newBatch(ctx context.Context, h *tasks.RemoteRun, req *eventsReque
 		// The generated ids of two requests must differ, and the length of the log differs.
 		Prefix: strconv.FormatInt(h.LastSeq, 10) + "-",
 	}
-	size, ends := 0, false
+	events, size, err := decodeAll(&d, req.events)
+	if err != nil {
+		return b, err
+	}
+	journal, err := a.journal(ctx, h, events)
+	if err != nil {
+		return b, err
+	}
+	ends := false
 	var artifacts []string
-	for i, data := range req.events {
-		at := "events[" + strconv.Itoa(i) + "]"
+	for i, e := range events {
 		if ends {
-			return b, invalid(at, errors.New("nothing may follow the status that ends the turn"))
+			return b, invalid(place(i), errors.New("nothing may follow the status or the wait that ends the run"))
 		}
-		e, err := d.Decode(data)
-		if err != nil {
-			return b, invalid(at, err)
-		}
-		e, n, err := attempt.Prepare(e)
-		if err != nil {
-			return b, invalid(at, err)
-		}
-		size += n
+		ends = a2a.EndsRun(e)
 		switch e := e.(type) {
 		case *a2a.Checkpoint:
 			b.Checkpoint = e.Body
 			continue
+		case *a2a.Step, *a2a.Wait:
+			if err := addStep(&b, journal, e); err != nil {
+				return b, invalid(place(i), err)
+			}
+			continue
 		case *a2a.ArtifactUpdate:
 			artifacts = append(artifacts, e.Artifact.ID)
-		case *a2a.StatusUpdate:
-			ends = e.Status.State.EndsTurn()
 		}
 		b.Events = append(b.Events, e)
 	}
@@ -62,6 +64,65 @@ func (a *API) newBatch(ctx context.Context, h *tasks.RemoteRun, req *eventsReque
 		return b, invalid("events", err)
 	}
 	return b, a.admitArtifacts(ctx, h, artifacts)
+}
+
+// place names the i-th event of a request.
+func place(i int) string { return "events[" + strconv.Itoa(i) + "]" }
+
+// decodeAll decodes and checks the events of a request. size is their approximate size.
+func decodeAll(d *vocab.Decoder, list [][]byte) (events []a2a.Event, size int, err error) {
+	for i, data := range list {
+		e, err := d.Decode(data)
+		if err != nil {
+			return nil, 0, invalid(place(i), err)
+		}
+		e, n, err := attempt.Prepare(e)
+		if err != nil {
+			return nil, 0, invalid(place(i), err)
+		}
+		size += n
+		events = append(events, e)
+	}
+	return events, size, nil
+}
+
+// journal returns a journal that knows those steps of the task whose keys the events have.
+func (a *API) journal(ctx context.Context, h *tasks.RemoteRun, events []a2a.Event) (*attempt.Journal, error) {
+	var keys []string
+	for _, e := range events {
+		switch e := e.(type) {
+		case *a2a.Step:
+			keys = append(keys, e.Key)
+		case *a2a.Wait:
+			keys = append(keys, e.Key)
+		}
+	}
+	if len(keys) == 0 || h.Steps == 0 {
+		return attempt.NewJournal(h.Steps, nil), nil
+	}
+	known, err := a.store.StepsKeyed(ctx, h.TaskID, keys)
+	if err != nil {
+		return nil, err
+	}
+	return attempt.NewJournal(h.Steps, known), nil
+}
+
+// addStep adds a step or a wait to the batch.
+func addStep(b *tasks.Batch, journal *attempt.Journal, e a2a.Event) error {
+	s, err := journal.Record(e)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		b.Steps = attempt.AddStep(b.Steps, *s)
+	}
+	if w, ok := e.(*a2a.Wait); ok {
+		b.Wait = w
+		if w.Status != nil {
+			b.Events = append(b.Events, &a2a.StatusUpdate{Status: *w.Status})
+		}
+	}
+	return nil
 }
 
 func invalid(at string, err error) error {

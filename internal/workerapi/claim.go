@@ -144,7 +144,7 @@ func (a *API) readInputs(ctx context.Context, leases []tasks.Lease) []input {
 // memoryOf estimates how much memory the tasks of leases take once they are read.
 func memoryOf(leases []tasks.Lease) (n int64) {
 	for i := range leases {
-		n += leases[i].Bytes + 512*leases[i].LastSeq
+		n += leases[i].Bytes + 512*leases[i].LastSeq + min(leases[i].StepBytes, tasks.StepsFirst.Bytes)
 	}
 	return n
 }
@@ -167,7 +167,7 @@ func (a *API) appendRun(b []byte, l *tasks.Lease, in *tasks.Input) []byte {
 	a.traceClaim(l)
 	run := vocab.Run{
 		Task: &in.Task, Tenant: l.Tenant, Owner: l.Owner, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt,
-		Checkpoint: l.Checkpoint, Traceparent: l.Traceparent,
+		Checkpoint: l.Checkpoint, Traceparent: l.Traceparent, Steps: in.Steps, StepCount: l.Steps,
 	}
 	if l.Left > 0 {
 		run.Deadline = time.Now().Add(l.Left)

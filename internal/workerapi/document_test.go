@@ -85,13 +85,14 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 			}
 			got[method+" "+path] = true
 			r := f.ask(f.at, "all", strings.ToUpper(method),
-				strings.NewReplacer("{taskId}", "x", "{epoch}", "1").Replace(path), `{"x":1}`)
+				strings.NewReplacer("{taskId}", "x", "{epoch}", "1", "{name}", "n").Replace(path), `{"x":1}`)
 			if r.status == 404 {
 				t.Errorf("%s %s: %s", method, path, r.body)
 			}
 		}
 	}
 	for _, route := range []string{"post /claim", "post /runs/{taskId}/{epoch}/events",
+		"get /runs/{taskId}/{epoch}/steps", "post /tasks/{taskId}/signals/{name}",
 		"post /runs/{taskId}/{epoch}/heartbeat", "post /runs/{taskId}/{epoch}/finish", "get /openapi.json"} {
 		if !got[route] {
 			t.Errorf("the document lacks %s", route)

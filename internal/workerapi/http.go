@@ -25,10 +25,13 @@ const Prefix = "/worker/v1"
 
 func (a *API) routes() {
 	a.mux = http.NewServeMux()
-	a.mux.HandleFunc("POST "+Prefix+"/claim", a.handle(a.serveClaim))
-	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/events", a.handle(a.serveEvents))
-	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/heartbeat", a.handle(a.serveHeartbeat))
-	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/finish", a.handle(a.serveFinish))
+	const run = Prefix + "/runs/{task}/{epoch}"
+	a.mux.HandleFunc("POST "+Prefix+"/claim", a.handle(auth.ScopeWorker, a.serveClaim))
+	a.mux.HandleFunc("POST "+run+"/events", a.handle(auth.ScopeWorker, a.serveEvents))
+	a.mux.HandleFunc("GET "+run+"/steps", a.handle(auth.ScopeWorker, a.serveSteps))
+	a.mux.HandleFunc("POST "+run+"/heartbeat", a.handle(auth.ScopeWorker, a.serveHeartbeat))
+	a.mux.HandleFunc("POST "+run+"/finish", a.handle(auth.ScopeWorker, a.serveFinish))
+	a.mux.HandleFunc("POST "+Prefix+"/tasks/{task}/signals/{name}", a.handle(auth.ScopeSignal, a.serveSignal))
 	a.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, openAPI)
 	})
@@ -51,7 +54,7 @@ type request struct {
 
 // handle authenticates the caller before it reads the body, so that callers without access learn
 // nothing about what is wrong with a request.
-func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) http.HandlerFunc {
+func (a *API) handle(scope auth.Scope, do func(ctx context.Context, r *request) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, hr *http.Request) {
 		r := &request{Request: hr, w: w}
 		defer func() { r.mem.Release() }()
@@ -63,9 +66,9 @@ func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) h
 			defer session.Leave()
 			ctx, stop := session.Context(hr.Context())
 			defer stop()
-			if !r.principal.Has(auth.ScopeWorker) {
-				w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="worker"`)
-				return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope worker")
+			if !r.principal.Has(scope) {
+				w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
+				return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
 			}
 			r.mem = a.cfg.Budget.Open(budget.Owner{Tenant: r.principal.Tenant, Name: r.principal.Owner})
 			if r.body, err = a.readBody(r); err != nil {
@@ -102,6 +105,8 @@ func notFound(format string, args ...any) error { return notFoundError{fmt.Error
 var statuses = map[a2a.ErrorCode]int{
 	a2a.CodeParse:                http.StatusBadRequest,
 	a2a.CodeInvalidRequest:       http.StatusBadRequest,
+	a2a.CodeInvalidParams:        http.StatusBadRequest,
+	a2a.CodeTaskTerminal:         http.StatusConflict,
 	a2a.CodeInvalidAgentResponse: http.StatusBadRequest,
 	a2a.CodeUnauthenticated:      http.StatusUnauthorized,
 	a2a.CodeForbidden:            http.StatusForbidden,

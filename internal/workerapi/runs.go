@@ -116,7 +116,7 @@ func (a *API) report(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest
 		return answer{}, a.refused(ctx, h, err)
 	}
 	n := answer{lastSeq: h.LastSeq, until: h.Until}
-	if len(b.Events) == 0 && b.Checkpoint == nil && b.ID == "" {
+	if len(b.Events) == 0 && len(b.Steps) == 0 && b.Checkpoint == nil && b.ID == "" {
 		return n, nil
 	}
 	out, err := a.store.Append(ctx, &h.Lease, b)
@@ -129,7 +129,11 @@ func (a *API) report(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest
 		return answer{}, err
 	}
 	n.lastSeq = h.LastSeq
-	if out.State.EndsTurn() || out.Requeued {
+	switch {
+	case b.Wait != nil:
+		a.artifacts.drop(h.TaskID)
+		a.logEnd(ctx, &h.Lease, "waiting", nil)
+	case out.State.EndsTurn() || out.Requeued:
 		a.artifacts.drop(h.TaskID)
 		a.logEnd(ctx, &h.Lease, "finished", nil)
 	}

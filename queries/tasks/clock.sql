@@ -78,6 +78,17 @@ WITH n AS (
     LIMIT sqlc.arg(batch)
     FOR UPDATE SKIP LOCKED))
   RETURNING p.id
+), task_waits AS (
+  UPDATE a2a.task_waits w
+  SET due_at = n.now + greatest(w.due_at - w.set_at, interval '0'), set_at = n.now
+  FROM n
+  WHERE w.task_id = ANY (ARRAY(
+    SELECT x.task_id
+    FROM a2a.task_waits x
+    WHERE x.set_at > (SELECT clock_timestamp())
+    ORDER BY x.set_at
+    LIMIT sqlc.arg(batch)
+    FOR UPDATE SKIP LOCKED))
 ), breakers AS (
   UPDATE a2a.push_destinations d
   SET open_until = n.now + (d.open_until - d.waits_at),

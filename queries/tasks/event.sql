@@ -11,6 +11,8 @@ WITH batch AS (
   --   folds   the batch asks to end a task whose artifacts are to be folded: ArtifactFold follows
   --   kept    the task may have a checkpoint, which its end deletes
   --   tells   the batch tells the client more than that its message is being worked on; replies: it is the reply
+  --   steps   how many steps it adds; step_after: the newest step that the run knows of
+  --   waits   the run ends, and its turn goes on: WaitBegin follows
   SELECT unnest(sqlc.arg(numbers)::int[]) AS pos, unnest(sqlc.arg(task_ids)::uuid[]) AS id,
     unnest(sqlc.arg(epochs)::bigint[]) AS epoch, unnest(sqlc.arg(counts)::int[]) AS events,
     unnest(sqlc.arg(message_counts)::int[]) AS messages, unnest(sqlc.arg(sizes)::bigint[]) AS bytes,
@@ -19,7 +21,9 @@ WITH batch AS (
     unnest(sqlc.arg(asked)::smallint[]) AS asked, unnest(sqlc.arg(said)::boolean[]) AS said,
     unnest(sqlc.arg(folds)::boolean[]) AS folds, unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint,
     unnest(sqlc.arg(kept)::boolean[]) AS kept, unnest(sqlc.arg(workers)::text[]) AS worker,
-    unnest(sqlc.arg(tells)::boolean[]) AS tells, unnest(sqlc.arg(replies)::boolean[]) AS replies
+    unnest(sqlc.arg(tells)::boolean[]) AS tells, unnest(sqlc.arg(replies)::boolean[]) AS replies,
+    unnest(sqlc.arg(step_counts)::int[]) AS steps, unnest(sqlc.arg(step_afters)::int[]) AS step_after,
+    unnest(sqlc.arg(step_sizes)::bigint[]) AS step_bytes, unnest(sqlc.arg(waits)::boolean[]) AS waits
 ), event AS (
   -- One row for each event: the batch that it belongs to, and its number in that.
   SELECT unnest(sqlc.arg(positions)::int[]) AS pos, unnest(sqlc.arg(places)::int[]) AS number,
@@ -31,17 +35,28 @@ WITH batch AS (
   SELECT unnest(sqlc.arg(message_positions)::int[]) AS pos, unnest(sqlc.arg(message_places)::int[]) AS event_number,
     unnest(sqlc.arg(message_numbers)::int[]) AS number, unnest(sqlc.arg(message_ids)::text[]) AS message_id,
     unnest(sqlc.arg(messages)::json[]) AS body
+), step AS (
+  -- One row for each step: its batch, and its number in the task. One that is recorded again has the number it had.
+  SELECT unnest(sqlc.arg(step_positions)::int[]) AS pos, unnest(sqlc.arg(step_seqs)::int[]) AS seq,
+    unnest(sqlc.arg(step_keys)::text[]) AS key, unnest(sqlc.arg(step_kinds)::smallint[]) AS kind,
+    unnest(sqlc.arg(step_names)::text[]) AS name, unnest(sqlc.arg(step_inputs)::bytea[]) AS input,
+    unnest(sqlc.arg(step_results)::json[]) AS result, unnest(sqlc.arg(step_errors)::json[]) AS error,
+    unnest(sqlc.arg(step_attempts)::int[]) AS attempts, unnest(sqlc.arg(step_next_ats)::timestamptz[]) AS next_at,
+    unnest(sqlc.arg(step_started_ats)::timestamptz[]) AS started_at,
+    unnest(sqlc.arg(step_ended_ats)::timestamptz[]) AS ended_at
 ),
 task AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + b.events,
     last_message_seq = t.last_message_seq + b.messages,
     bytes = t.bytes + b.bytes,
+    steps = t.steps + b.steps,
+    step_bytes = t.step_bytes + b.step_bytes,
     has_artifacts = t.has_artifacts OR b.has_artifacts,
     folded = b.folds AND (t.has_artifacts OR b.has_artifacts)
       AND (b.asked <> a2a.state_completed() OR t.last_user_seq <= b.through),
     last_at = CASE WHEN b.events > 0 THEN greatest(statement_timestamp(), t.last_at) ELSE t.last_at END,
-    lease_epoch = t.lease_epoch + CASE WHEN a2a.state_ends_turn(b.asked) THEN 1 ELSE 0 END,
+    lease_epoch = t.lease_epoch + CASE WHEN b.waits OR a2a.state_ends_turn(b.asked) THEN 1 ELSE 0 END,
     -- The client has sent more than the run has seen: the turn does not end here. The task stays working, goes back
     -- into the queue, and is not folded.
     state = CASE
@@ -56,8 +71,9 @@ task AS (
       ELSE date_trunc('milliseconds', greatest(statement_timestamp(), t.last_at)) END,
     status_message_seq = CASE WHEN b.asked = 0 THEN t.status_message_seq
       WHEN b.said THEN t.last_message_seq + b.messages END,
-    read_user_seq = CASE WHEN a2a.state_ends_turn(b.asked) THEN b.through ELSE t.read_user_seq END,
-    attempt = CASE WHEN a2a.state_ends_turn(b.asked) AND b.asked <> a2a.state_failed() THEN 0 ELSE t.attempt END,
+    read_user_seq = CASE WHEN a2a.state_ends_turn(b.asked) AND NOT b.waits THEN b.through ELSE t.read_user_seq END,
+    attempt = CASE WHEN b.waits OR a2a.state_ends_turn(b.asked) AND b.asked <> a2a.state_failed() THEN 0
+      ELSE t.attempt END,
     deadline_at = CASE WHEN a2a.state_ends_turn(b.asked) THEN NULL ELSE t.deadline_at END,
     -- The first batch that tells the client something makes the answer a task, unless that batch replies.
     reply = CASE
@@ -73,24 +89,26 @@ task AS (
     -- Only the run writes under its epoch. A task with more events has been given this batch before, by a try whose
     -- answer was lost or that is only now being carried out.
     AND t.last_seq = b.after
+    AND t.steps = b.step_after
     AND NOT a2a.state_terminal(t.state)
     -- The heads of its webhooks must move in the same transaction, and with_push promises that.
     AND (sqlc.arg(with_push)::boolean OR NOT t.has_push)
   RETURNING b.pos, t.id, b.epoch, t.last_seq - b.events AS base, t.last_message_seq - b.messages AS message_base,
     t.last_message_seq, t.last_at, CASE WHEN b.asked > 0 THEN t.state END AS state, b.asked,
-    b.error, b.checkpoint, b.kept, b.worker, t.folded, t.has_push, t.ready_at
+    b.error, b.checkpoint, b.kept, b.worker, t.folded, t.has_push, t.ready_at, b.waits
 ), ended AS (
   -- The runs that end here, with few columns: a join that deletes or updates carries along whole rows of its other
   -- side.
   SELECT t.id, t.epoch, t.error,
-    CASE t.asked
-      WHEN a2a.state_completed() THEN 'completed'
-      WHEN a2a.state_failed() THEN 'failed'
-      WHEN a2a.state_canceled() THEN 'canceled'
-      WHEN a2a.state_rejected() THEN 'rejected'
+    CASE
+      WHEN t.waits THEN 'waiting'
+      WHEN t.asked = a2a.state_completed() THEN 'completed'
+      WHEN t.asked = a2a.state_failed() THEN 'failed'
+      WHEN t.asked = a2a.state_canceled() THEN 'canceled'
+      WHEN t.asked = a2a.state_rejected() THEN 'rejected'
       ELSE 'input' END AS outcome
   FROM task t
-  WHERE a2a.state_ends_turn(t.asked)
+  WHERE t.waits OR a2a.state_ends_turn(t.asked)
 ), lease_deleted AS (
   DELETE FROM a2a.task_leases l
   USING ended r
@@ -130,6 +148,20 @@ task AS (
     a2a.source_worker(), t.epoch, t.worker, t.last_at, nullif(e.artifact_id, ''), e.body, e.parts
   FROM event e
   JOIN task t ON t.pos = e.pos
+), step_added AS (
+  INSERT INTO a2a.task_steps AS o (
+    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
+  SELECT t.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
+    -- A step that is final has ended, even if the agent does not say when.
+    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
+    t.epoch, t.worker
+  FROM step s
+  JOIN task t ON t.pos = s.pos
+  -- A step that failed and was tried again.
+  ON CONFLICT (task_id, seq) DO UPDATE
+  SET result = excluded.result, error = excluded.error, attempts = excluded.attempts, next_at = excluded.next_at,
+    ended_at = excluded.ended_at, epoch = excluded.epoch, worker = excluded.worker
+  WHERE o.key = excluded.key AND o.ended_at IS NULL
 )
 SELECT t.pos::int AS pos, t.id::uuid AS id, t.base::bigint AS base, t.last_message_seq, t.last_at,
   coalesce(t.state, 0)::smallint AS state, t.folded, coalesce(t.asked <> t.state, false)::boolean AS requeued,

@@ -125,6 +125,15 @@ WITH task AS (
 ), parked AS (
   DELETE FROM a2a.task_parked k
   WHERE k.task_id = ANY (sqlc.arg(ids))
+), step AS (
+  DELETE FROM a2a.task_steps st
+  WHERE st.task_id = ANY (sqlc.arg(ids))
+), wait AS (
+  DELETE FROM a2a.task_waits w
+  WHERE w.task_id = ANY (sqlc.arg(ids))
+), signal AS (
+  DELETE FROM a2a.task_signals sg
+  WHERE sg.task_id = ANY (sqlc.arg(ids))
 ), batch AS (
   DELETE FROM a2a.task_batches b
   WHERE b.task_id = ANY (sqlc.arg(ids))
@@ -152,14 +161,22 @@ WITH task AS (
 SELECT t.id, t.tenant, t.owner
 FROM task t;
 
--- LogPrune removes all events of ended tasks but the last. The transaction has locked the tasks and folded their
+-- LogPrune removes all events of ended tasks but the last, and their steps and signals. The transaction has locked the tasks and folded their
 -- artifacts.
 -- name: LogPrune :execrows
 WITH task AS (
   UPDATE a2a.tasks t
-  SET first_seq = t.last_seq, folded = t.has_artifacts
+  SET first_seq = t.last_seq, folded = t.has_artifacts, steps = 0, step_bytes = 0
   WHERE t.id = ANY (sqlc.arg(ids)::uuid[]) AND t.first_seq < t.last_seq
   RETURNING t.id, t.last_seq
+), step AS (
+  DELETE FROM a2a.task_steps st
+  USING task t
+  WHERE st.task_id = ANY (ARRAY[t.id])
+), signal AS (
+  DELETE FROM a2a.task_signals sg
+  USING task t
+  WHERE sg.task_id = ANY (ARRAY[t.id])
 )
 DELETE FROM a2a.task_events e
 USING task t

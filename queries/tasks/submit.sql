@@ -89,7 +89,7 @@ ON CONFLICT DO NOTHING;
 -- No row means that the caller has no such task.
 -- name: TaskLockForCaller :one
 SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority,
-  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
+  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps
 FROM a2a.tasks t
 WHERE t.id = CASE WHEN sqlc.arg(shared)::boolean
     -- Looked up together with the caller, as TaskHeadForCaller does.
@@ -203,6 +203,10 @@ WITH n AS (
   DELETE FROM a2a.task_parked p
   USING task t
   WHERE p.task_id = ANY (ARRAY[t.id])
+), wait AS (
+  DELETE FROM a2a.task_waits w
+  USING task t
+  WHERE w.task_id = ANY (ARRAY[t.id])
 ), checkpoint AS (
   DELETE FROM a2a.task_checkpoints c
   USING task t

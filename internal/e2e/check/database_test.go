@@ -106,6 +106,12 @@ const (
 	another = `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid) `
 )
 
+// step writes a recorded step of task $T.
+func step(seq int, worker string, epoch int) string {
+	return fmt.Sprintf(`INSERT INTO a2a.task_steps (task_id, seq, key, kind, result, ended_at, epoch, worker)
+		VALUES ($T, %d, 'k%[1]d', 1, '1', now(), %d, '%s')`, seq, epoch, worker)
+}
+
 var mutations = []mutation{
 	{"clean", `SELECT 1`, nil},
 	{"a task never claimed", `UPDATE a2a.task_events SET state = 1 WHERE task_id = $T AND seq = 2`,
@@ -152,6 +158,15 @@ var mutations = []mutation{
 		[]string{"I4g"}},
 	{"a parked task that was claimed since", planted + `SELECT t.id, 0, 'echo', 't1', now(), 'infinity', 'x', 1
 		FROM a2a.tasks t WHERE t.state = 3`, []string{"I4g"}},
+	{"a gap in the steps", step(2, "w1", 1), []string{"I8a"}},
+	{"a step by another worker", step(1, "ghost", 1), []string{"I8b"}},
+	{"a zombie that records a step", `INSERT INTO a2a.task_attempts
+		SELECT task_id, 2, 2, 'w1', claimed_at, ended_at, 'unreachable' FROM a2a.task_attempts WHERE task_id = $T; ` +
+		step(1, "w1", 2) + "; " + step(2, "w1", 1), []string{"I4d", "I8c"}},
+	{"a task that waits after its end", step(1, "w1", 1) + `; UPDATE a2a.task_steps SET kind = 2, ended_at = NULL;
+		INSERT INTO a2a.task_waits (task_id, epoch, step, due_at) VALUES ($T, 2, 1, 'infinity')`, []string{"I8d"}},
+	{"a wait that nothing ends", `INSERT INTO a2a.task_steps (task_id, seq, key, kind, epoch, worker)
+		SELECT t.id, 1, 'w', 2, 1, 'w1' FROM a2a.tasks t WHERE t.state = 3 LIMIT 1`, []string{"I8e"}},
 	{"an event not delivered", `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
 	{"an event not yet delivered", `UPDATE audit.delivery SET state = 'pending' WHERE task_id = $T AND seq = 4`,
 		[]string{"I5a"}},

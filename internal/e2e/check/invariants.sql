@@ -88,7 +88,7 @@ FROM audit.event e
 LEFT JOIN audit.attempt a ON a.task_id = e.task_id AND a.token = e.token AND a.worker = e.worker
 WHERE e.source = 'worker' AND a.task_id IS NULL;
 
--- invariant: I4d a claim begins with a working status, unless the log was retired or the agent was unreachable before
+-- invariant: I4d a claim begins with a working status, unless an attempt before was unreachable or waiting
 SELECT a.task_id::text, format('claim %s begins with %s', a.token, coalesce(f.state, f.kind, 'nothing'))
 FROM audit.attempt a
 LEFT JOIN audit.task t ON t.id = a.task_id
@@ -101,7 +101,44 @@ LEFT JOIN LATERAL (
 ) f ON true
 WHERE f.state IS DISTINCT FROM 'WORKING' AND coalesce(t.first_seq, 1) = 1
   AND NOT EXISTS (
-    SELECT FROM audit.attempt p WHERE p.task_id = a.task_id AND p.token < a.token AND p.outcome = 'unreachable');
+    SELECT FROM audit.attempt p
+    WHERE p.task_id = a.task_id AND p.token < a.token AND p.outcome IN ('unreachable', 'waiting'));
+
+-- invariant: I8a the steps of a task are numbered from 1 without a gap, until its log is retired
+SELECT s.task_id::text, format('%s steps, numbered %s to %s', count(*), min(s.seq), max(s.seq))
+FROM audit.step s
+GROUP BY s.task_id
+HAVING min(s.seq) <> 1 OR max(s.seq) <> count(*);
+
+-- invariant: I8b a worker records steps only under its own claim
+SELECT s.task_id::text, format('step %s by %s under claim %s', s.key, s.worker, s.token)
+FROM audit.step s
+LEFT JOIN audit.attempt a ON a.task_id = s.task_id AND a.token = s.token AND a.worker = s.worker
+WHERE a.task_id IS NULL;
+
+-- invariant: I8c a later step was not recorded under an earlier claim
+SELECT o.task_id::text, format('step %s under claim %s follows step %s under claim %s', o.seq, o.token, y.seq, y.token)
+FROM audit.step o
+JOIN audit.step y ON y.task_id = o.task_id AND y.seq < o.seq AND y.token > o.token
+  -- A step that is tried again has the claim of its last try.
+  AND y.attempts = 1 AND y.kind = 'step';
+
+-- invariant: I8d a task that waits has no worker, has not ended, and has its wait among its steps
+SELECT w.task_id::text, format('%s, held by %s, step %s is %s', t.state, coalesce(t.lease_worker, 'nobody'), w.step,
+  coalesce(s.kind, 'missing'))
+FROM audit.wait w
+LEFT JOIN audit.task t ON t.id = w.task_id
+LEFT JOIN audit.step s ON s.task_id = w.task_id AND s.seq = w.step
+WHERE t.lease_worker IS NOT NULL OR t.state IS NULL
+  OR t.state NOT IN ('WORKING', 'INPUT_REQUIRED', 'AUTH_REQUIRED')
+  OR s.kind IS DISTINCT FROM 'wait' OR s.ended_at IS NOT NULL;
+
+-- invariant: I8e a wait that is not over is waited for
+SELECT s.task_id::text, format('step %s', s.key)
+FROM audit.step s
+JOIN audit.task t ON t.id = s.task_id AND t.state IN ('WORKING', 'INPUT_REQUIRED', 'AUTH_REQUIRED')
+WHERE s.kind = 'wait' AND s.ended_at IS NULL
+  AND NOT EXISTS (SELECT FROM audit.wait w WHERE w.task_id = s.task_id AND w.step = s.seq);
 
 -- invariant: I7a only the log of an ended task is retired, up to its last event
 SELECT t.id::text, format('%s, begins at seq %s of %s', t.state, t.first_seq, t.last_seq)

@@ -36,8 +36,7 @@ func (s *eventSink) read(stdout *output) error {
 			if bad != nil {
 				return executor.InvalidResponse("line %d of stdout is not an event: %w", n, bad)
 			}
-			u, ok := event.(*a2a.StatusUpdate)
-			final := ok && u.Status.State.EndsTurn()
+			final := a2a.EndsRun(event)
 			if final {
 				s.last()
 			}

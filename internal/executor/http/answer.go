@@ -81,8 +81,7 @@ func (a *answer) event(data []byte) error {
 	if err != nil {
 		return executor.InvalidResponse("event %d of the answer: %w", a.n, err)
 	}
-	u, ok := event.(*a2a.StatusUpdate)
-	final := ok && u.Status.State.EndsTurn()
+	final := a2a.EndsRun(event)
 	if final {
 		a.x.last()
 	}

@@ -66,7 +66,7 @@ func (r *reader) members(v []byte, path string, one func(key, path string, v []b
 	}
 	for k, v := range rawjson.Members(v) {
 		key := string(k)
-		if rawjson.KindOf(v) == rawjson.KindNull && key != "data" && key != "checkpoint" {
+		if rawjson.KindOf(v) == rawjson.KindNull && key != "data" && key != "checkpoint" && key != "result" {
 			continue
 		}
 		if !one(key, path+"."+key, v) {
@@ -93,14 +93,20 @@ func (r *reader) event(v []byte) (event a2a.Event) {
 			event = &m
 		case "checkpoint":
 			event = &a2a.Checkpoint{Body: v}
+		case "step":
+			event = r.step(v)
+		case "wait":
+			event = r.wait(v)
 		case "task":
 			r.fail("task", "is kept by the server; report statusUpdate and artifactUpdate")
 		default:
-			r.fail(string(k), "is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint")
+			r.fail(string(k),
+				"is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step or wait")
 		}
 	}
 	if n != 1 {
-		r.fail("the event", "must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint")
+		r.fail("the event", "must have exactly one of the members statusUpdate, artifactUpdate, message, "+
+			"checkpoint, step and wait")
 	}
 	return event
 }

@@ -15,6 +15,7 @@ func RunOf(r *executor.Run) *Run {
 	return &Run{
 		Task: &task, Tenant: r.Tenant, Owner: r.Owner, Messages: r.Messages, Epoch: r.Epoch, Attempt: r.Attempt,
 		Deadline: r.Deadline, Checkpoint: r.Checkpoint, Traceparent: r.Traceparent,
+		Steps: r.Steps, StepCount: len(r.Steps),
 	}
 }
 

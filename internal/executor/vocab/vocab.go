@@ -13,6 +13,8 @@
 //	                    "append": false, "lastChunk": true}}
 //	{"message":        {"parts": [{"text": "…"}]}}
 //	{"checkpoint":     any JSON value}
+//	{"step":           {"key": "charge#1", "name": "charge", "result": …}}
+//	{"wait":           {"key": "pause#1", "for": "24h"}}
 //
 // States may also have their 0.3 names (working, input-required). An agent cannot set submitted and canceled. taskId
 // and contextId may be omitted; otherwise they must be the ids of the run. If messageId or artifactId is omitted, the
@@ -40,14 +42,17 @@ type Run struct {
 	Messages    []a2a.Message
 	Epoch       int64
 	Attempt     int
-	Deadline    time.Time       // zero: none
-	Checkpoint  a2a.Raw         // nil: none
+	Deadline    time.Time // zero: none
+	Checkpoint  a2a.Raw   // nil: none
+	Steps       []a2a.StepRecord
+	StepCount   int             // how many steps are recorded; more than Steps has if those are a page
 	Traceparent a2a.Traceparent // empty: none
 }
 
 // AppendRun appends the run object as one line. First come the ids of task and context, the key of the context,
 // tenant, owner, agent, epoch, attempt, deadline and traceparent. The task and its new messages follow as 1.0
-// JSON. Then come the metadata of the requests with these messages, the checkpoint, and the active extensions.
+// JSON. Then come the metadata of the requests with these messages, the checkpoint, the steps, and the active
+// extensions.
 // Empty members are omitted.
 func AppendRun(dst []byte, r *Run) []byte {
 	start := len(dst)
@@ -72,6 +77,7 @@ func AppendRun(dst []byte, r *Run) []byte {
 	w.messages(r.Messages)
 	w.requests(r.Messages)
 	w.raw("checkpoint", r.Checkpoint)
+	w.steps(r.Steps, r.StepCount)
 	w.strs("extensions", activated(r.Messages))
 	// In valid JSON a line break is only white space between tokens.
 	for i := start; i < len(w.b); i++ {

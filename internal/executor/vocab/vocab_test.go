@@ -148,18 +148,30 @@ func TestDecodeChoosesIDs(t *testing.T) {
 	}
 }
 
+const oneMember = `the event must have exactly one of the members statusUpdate, artifactUpdate, message, ` +
+	`checkpoint, step and wait`
+
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ in, want string }{
 		{`hello`, `unexpected character at byte 0`},
 		{`{"checkpoint":1,"checkpoint":2}`, `duplicate key at byte 16`},
 		{`[]`, `the event must be an object`},
-		{`{}`, `the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
+		{`{}`, oneMember},
 		{`{"checkpoint":1,"message":{"parts":[{"text":"x"}]}}`,
-			`the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
+			oneMember},
 		{`{"task":{}}`, `task is kept by the server; report statusUpdate and artifactUpdate`},
 		{`{"artefactUpdate":{}}`,
-			`artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint`},
+			`artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step or wait`},
+		{`{"step":{"result":1}}`, `step.key is missing`},
+		{`{"step":{"key":"k","result":1,"error":2}}`, `step must have a result or an error, not both`},
+		{`{"step":{"key":"k","nextAt":"2026-12-24T08:00:00Z"}}`, `step.nextAt is only for a step that failed`},
+		{`{"step":{"key":"k","attempts":0}}`, `step.attempts must be a positive integer`},
+		{`{"step":{"key":"k","endedAt":"now"}}`, `step.endedAt must be a time such as 2026-12-24T08:00:00Z`},
+		{`{"step":{"key":"k","output":1}}`, `step.output is unknown`},
+		{`{"wait":{"for":"a while"}}`, `wait.for must be a duration such as 90s or 24h`},
+		{`{"wait":{"until":"12345-01-01T00:00:00Z"}}`, `wait.until must be a time such as 2026-12-24T08:00:00Z`},
+		{`{"wait":{"message":1}}`, `wait.message must be true or false`},
 		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
 		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_UNSPECIFIED"}}}`,
@@ -208,6 +220,8 @@ func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING","message":{"parts":[{"data":null}]}}}}`,
 		`{"checkpoint":[]}`,
+		`{"step":{"key":"k","name":"n","input":{},"result":null,"startedAt":"2026-12-24T08:00:00Z"}}`,
+		`{"wait":{"key":"w","for":"1h","message":true,"status":{"state":"TASK_STATE_INPUT_REQUIRED"}}}`,
 		`{"artifactUpdate":{"artifact":{"parts":[{"raw":"aa"}]},"append":true}}`, `{"message":{"parts":[{"url":"x"}]}}`,
 	} {
 		f.Add([]byte(s))

@@ -94,7 +94,8 @@ const (
 // readOnRuns are those functions. All other reads go through DB.As, DB.Reads or DB.SignIns.
 var readOnRuns = map[string]string{
 	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "poll": ofRuns,
-	"EndOfRun": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
+	"EndOfRun": ofRuns, "Steps": ofRuns, "StepsKeyed": ofRuns, "writtenSteps": ofRuns, "NextWait": ofUpkeep,
+	"ArtifactIDs": ofRuns, "States": ofRuns,
 	"checkSchema": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
 	"SweepActions": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator,

@@ -70,10 +70,28 @@ var brokenTasks = []struct{ name, query string }{
 		FROM a2a.tasks t
 		LEFT JOIN a2a.task_leases l ON l.task_id = t.id
 		LEFT JOIN a2a.task_parked p ON p.task_id = t.id
+		LEFT JOIN a2a.task_waits w ON w.task_id = t.id
 		WHERE CASE t.state
-		  WHEN 1 THEN t.ready_at IS NULL OR l.task_id IS NOT NULL
-		  WHEN 2 THEN num_nonnulls(t.ready_at, l.task_id, p.task_id) <> 1
-		  ELSE t.ready_at IS NOT NULL OR l.task_id IS NOT NULL END`},
+		  WHEN 1 THEN t.ready_at IS NULL OR l.task_id IS NOT NULL OR w.task_id IS NOT NULL
+		  WHEN 2 THEN num_nonnulls(t.ready_at, l.task_id, p.task_id, w.task_id) <> 1
+		  ELSE t.ready_at IS NOT NULL OR l.task_id IS NOT NULL OR t.state >= 100 AND w.task_id IS NOT NULL END`},
+	{"a wait of another epoch, or of no task", `
+		SELECT w.task_id FROM a2a.task_waits w LEFT JOIN a2a.tasks t ON t.id = w.task_id
+		WHERE t.lease_epoch IS DISTINCT FROM w.epoch`},
+	{"steps are not 1..steps", `
+		SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.task_steps s ON s.task_id = t.id GROUP BY t.id
+		HAVING count(s.seq) <> t.steps OR min(s.seq) <> 1 OR max(s.seq) <> t.steps`},
+	{"a wait that is recorded as over, or the reverse", `
+		SELECT s.task_id FROM a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id
+		LEFT JOIN a2a.task_waits w ON w.task_id = s.task_id AND w.step = s.seq
+		WHERE s.kind = 2 AND t.state < 100 AND (s.ended_at IS NULL) <> (w.task_id IS NOT NULL)`},
+	{"a step without an attempt", `
+		SELECT s.task_id FROM a2a.task_steps s WHERE NOT EXISTS (
+		  SELECT FROM a2a.task_attempts a
+		  WHERE a.task_id = s.task_id AND a.epoch = s.epoch AND a.worker = s.worker)`},
+	{"a signal that has ended a wait of no task", `
+		SELECT s.task_id FROM a2a.task_signals s LEFT JOIN a2a.task_steps p ON p.task_id = s.task_id AND p.seq = s.step
+		WHERE s.step IS NOT NULL AND p.kind IS DISTINCT FROM 2`},
 	{"a lease of another epoch, or of no task", `
 		SELECT l.task_id FROM a2a.task_leases l LEFT JOIN a2a.tasks t ON t.id = l.task_id
 		WHERE t.lease_epoch IS DISTINCT FROM l.epoch`},

@@ -17,12 +17,15 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Batch is what a run reports at once: events in order, a checkpoint, or both. Only the last event may end the turn.
-// Error is the reason of a failure, for the record of attempts. A batch with an ID is recorded with the newest seq and
-// the lease's Until, so that RenewRemote can answer a repeated batch.
+// Batch is what a run reports at once: events in order, steps, a checkpoint. Only the last event may end the turn. A
+// wait ends the run; the last of the steps records it. Error is the reason of a failure, for the record of attempts. A
+// batch with an ID is recorded with the newest seq and the lease's Until, so that RenewRemote can answer a repeated
+// batch.
 type Batch struct {
 	Events     []a2a.Event // no *a2a.Checkpoint among them
 	Checkpoint a2a.Raw
+	Steps      []a2a.StepRecord // new ones are numbered from the lease's Steps on
+	Wait       *a2a.Wait
 	Error      string
 	ID         string
 	// Reply says that the last event, which completes the task with a message, is a direct reply:
@@ -47,6 +50,8 @@ type pendingBatch struct {
 	uids  []a2a.ID
 	rows  []eventRow
 	size  int
+	added int  // new steps
+	steps int  // bytes of all steps
 	push  bool // the heads of webhooks must be moved
 }
 
@@ -61,7 +66,7 @@ type eventRow struct {
 	message     []byte
 }
 
-func appendSize(a *pendingBatch) int { return a.size }
+func appendSize(a *pendingBatch) int { return a.size + a.steps }
 
 // Append records events in order under lease, and ends the lease if they end the turn. If the lease is lost, it returns
 // ErrLeaseLost and has written nothing. Appends of one lease must not overlap. An event that cannot be stored is
@@ -83,6 +88,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.uids = append(a.uids, db.NewUID())
 		a.size += len(row.body) + len(row.parts) + len(row.message)
 	}
+	a.countSteps()
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	out, err := db.Repeat(ctx, s.db, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
 	if db.IsCode(err, "22", "54") { // the agent's event is no JSON, no UTF-8, or exceeds a limit of PostgreSQL
@@ -97,6 +103,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	n := int64(len(batch.Events))
 	lease.LastSeq, lease.HasPush = out.Base+n, out.HasPush
 	lease.Bytes += int64(a.size)
+	lease.Steps, lease.StepBytes = lease.Steps+a.added, lease.StepBytes+int64(a.steps)
 	return Appended{
 		Base: out.Base, At: db.WireTime(out.LastAt), State: a2a.State(out.State), Requeued: out.Requeued,
 	}, nil
@@ -158,7 +165,7 @@ func (a *pendingBatch) entries(out *appended) []a2a.Entry {
 // case its first event follows the newest one that the run knew of.
 func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error) {
 	if len(a.rows) == 0 {
-		return nil, nil // a checkpoint alone leaves no trace in the log, so it counts as refused
+		return s.writtenSteps(ctx, a)
 	}
 	ctx, cancel := s.db.Detached(ctx)
 	defer cancel()
@@ -222,7 +229,8 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k),
 		Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k),
 		Checkpoints: make([][]byte, k), Kept: make([]bool, k), Workers: make([]string, k), Tells: make([]bool, k),
-		Replies:   make([]bool, k),
+		Replies:    make([]bool, k),
+		StepCounts: make([]int32, k), StepAfters: make([]int32, k), StepSizes: make([]int64, k), Waits: make([]bool, k),
 		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n),
 		Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
@@ -235,6 +243,7 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 		p.Throughs[i], p.Afters[i], p.Kept[i] = it.lease.Through, it.lease.LastSeq, it.lease.Kept
 		p.Errors[i], p.Checkpoints[i] = it.batch.Error, it.batch.Checkpoint
 		p.Folds[i], p.Workers[i] = it.folds(), cmp.Or(it.lease.Worker, s.db.Replica())
+		it.stepParams(&p, i)
 		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, DecidesAnswer), it.batch.Reply
 		for j, r := range it.rows {
 			if r.message != nil {
@@ -265,7 +274,9 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 // appendRows runs the statement: alone, or in a transaction with more statements if artifacts are folded, tasks have
 // webhooks or batches have ids.
 func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.EventAppendParams) ([]appended, error) {
-	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.batch.ID != "" })
+	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool {
+		return it.batch.ID != "" || it.batch.Wait != nil
+	})
 	run := db.Autocommit[[]appended]
 	if whole {
 		run = db.InTx[[]appended]
@@ -309,6 +320,13 @@ func appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []ap
 	if ids := batchIDs(items, rows); len(ids.TaskIds) > 0 {
 		if err := q.BatchesAdd(ctx, ids); err != nil {
 			return err
+		}
+	}
+	for i := range rows {
+		if it := items[rows[i].Pos-1]; it.batch.Wait != nil {
+			if err := beginWait(ctx, tx, it, &rows[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return m.Move(ctx, tx)

@@ -185,6 +185,9 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		"schedules.next_at":               "by the calendar, and no later than the next tick from now: clockSetBack",
 		"push_parked.look_at":             "more than a minute away is due",
 		"tasks.deadline_at":               "at most a deadline away: TaskClaim, DeadlineBound",
+		"task_waits.due_at":               "set_at",
+		"task_waits.deadline_at":          "that of its task when the wait began",
+		"task_steps.next_at":              "by the agent",
 		"api_keys.expires_at":             "by the calendar",
 		"push_destinations.disabled_at":   "until an operator enables it",
 	}
@@ -197,7 +200,9 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		schedules.paused_at schedules.queued_tick schedules.removed_at
 		task_attempts.claimed_at task_attempts.ended_at task_batches.lease_until task_batches.made_at
 		task_cancels.made_at task_cancels.set_at task_events.committed_at task_leases.held_at
-		task_parked.since task_ready.made_at tasks.created_at tasks.last_at tasks.status_at`)
+		task_parked.since task_ready.made_at
+		task_signals.received_at task_steps.ended_at task_steps.recorded_at task_steps.started_at task_waits.set_at
+		tasks.created_at tasks.last_at tasks.status_at`)
 	f := storetest.Open(t)
 	for _, name := range f.TimeColumns() {
 		if waits[name] == "" && !slices.Contains(records, name) {
@@ -217,7 +222,7 @@ func TestWaitsAreLookedUpByTheirBeginning(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	plan := strings.Join(f.Explain("", "WaitsAnchor"), "\n")
-	for _, index := range []string{"task_ready_made", "task_cancels_set", "push_configs_waits"} {
+	for _, index := range []string{"task_ready_made", "task_cancels_set", "push_configs_waits", "task_waits_set"} {
 		if !strings.Contains(plan, index) {
 			t.Errorf("%s is not used in\n%s", index, plan)
 		}

@@ -53,7 +53,7 @@ func claimed(w *witness, leases []tasks.Lease) string {
 
 // writings are all methods of the store that write, some with several kinds of arguments.
 var writings = slices.Concat(
-	writingsOfTasks, writingsOfOutages, writingsOfParked, writingsOfSchedules, writingsOfOthers)
+	writingsOfTasks, writingsOfSteps, writingsOfOutages, writingsOfParked, writingsOfSchedules, writingsOfOthers)
 
 // writingsOfTasks are those of package tasks.
 var writingsOfTasks = []writing{

@@ -24,8 +24,8 @@ func (a *pendingBatch) folds() bool {
 	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && folds(a.lease.LastSeq+int64(n), a.lease.Bytes)
 }
 
-// ends reports whether the batch ends the turn.
+// ends reports whether the batch ends the run.
 func (a *pendingBatch) ends() bool {
 	n := len(a.rows)
-	return n > 0 && a2a.State(a.rows[n-1].state).EndsTurn()
+	return a.batch.Wait != nil || n > 0 && a2a.State(a.rows[n-1].state).EndsTurn()
 }

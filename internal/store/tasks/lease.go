@@ -16,8 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow what the worker appends;
-// they belong to the goroutine that appends.
+// Lease is a worker's claim on one task. Epoch fences its writes. LastSeq, Bytes and Steps follow what the worker
+// appends; they belong to the goroutine that appends.
 type Lease struct {
 	TaskID      a2a.ID
 	Agent       string
@@ -34,6 +34,8 @@ type Lease struct {
 	Kept        bool // a checkpoint of the task may be stored: its end deletes it
 	LastSeq     int64
 	Bytes       int64
+	Steps       int             // recorded so far
+	StepBytes   int64           // of these
 	HasPush     bool            // the task had webhooks when it was last read
 	Counted     bool            // it counts towards the runs that its agent may have at once
 	Traceparent a2a.Traceparent // of the client's newest request that had one

@@ -253,8 +253,12 @@ func (b *taskBuilder) add(r *dbsqlc.TaskSnapshotsRow) {
 // Input is what a run starts from.
 type Input struct {
 	Task     a2a.Task
-	Messages []a2a.Message // of the client, that no finished turn has read; oldest first
+	Messages []a2a.Message    // of the client, that no finished turn has read; oldest first
+	Steps    []a2a.StepRecord // the first ones, as many as StepsFirst allows
 }
+
+// StepsFirst is the page of steps that a run starts with.
+var StepsFirst = StepsPage{Max: 1000, Bytes: 1 << 20}
 
 // Inputs reads what the runs of leases start from, in their order. A run sees the client's
 // messages up to the newest one of the moment of its claim.
@@ -286,6 +290,12 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 			if m.seq > l.Read {
 				in[i].Messages = append(in[i].Messages, b.task.History[m.at])
 			}
+		}
+		if l.Steps == 0 {
+			continue
+		}
+		if in[i].Steps, err = s.Steps(ctx, l.TaskID, StepsFirst); err != nil {
+			return nil, err
 		}
 	}
 	return in, nil

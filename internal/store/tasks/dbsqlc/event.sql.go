@@ -53,6 +53,8 @@ WITH batch AS (
   --   folds   the batch asks to end a task whose artifacts are to be folded: ArtifactFold follows
   --   kept    the task may have a checkpoint, which its end deletes
   --   tells   the batch tells the client more than that its message is being worked on; replies: it is the reply
+  --   steps   how many steps it adds; step_after: the newest step that the run knows of
+  --   waits   the run ends, and its turn goes on: WaitBegin follows
   SELECT unnest($1::int[]) AS pos, unnest($2::uuid[]) AS id,
     unnest($3::bigint[]) AS epoch, unnest($4::int[]) AS events,
     unnest($5::int[]) AS messages, unnest($6::bigint[]) AS bytes,
@@ -61,29 +63,42 @@ WITH batch AS (
     unnest($11::smallint[]) AS asked, unnest($12::boolean[]) AS said,
     unnest($13::boolean[]) AS folds, unnest($14::json[]) AS checkpoint,
     unnest($15::boolean[]) AS kept, unnest($16::text[]) AS worker,
-    unnest($17::boolean[]) AS tells, unnest($18::boolean[]) AS replies
+    unnest($17::boolean[]) AS tells, unnest($18::boolean[]) AS replies,
+    unnest($19::int[]) AS steps, unnest($20::int[]) AS step_after,
+    unnest($21::bigint[]) AS step_bytes, unnest($22::boolean[]) AS waits
 ), event AS (
   -- One row for each event: the batch that it belongs to, and its number in that.
-  SELECT unnest($19::int[]) AS pos, unnest($20::int[]) AS number,
-    unnest($21::uuid[]) AS event_uid, unnest($22::smallint[]) AS kind,
-    unnest($23::smallint[]) AS state, unnest($24::json[]) AS body,
-    unnest($25::text[]) AS artifact_id, unnest($26::json[]) AS parts
+  SELECT unnest($23::int[]) AS pos, unnest($24::int[]) AS number,
+    unnest($25::uuid[]) AS event_uid, unnest($26::smallint[]) AS kind,
+    unnest($27::smallint[]) AS state, unnest($28::json[]) AS body,
+    unnest($29::text[]) AS artifact_id, unnest($30::json[]) AS parts
 ), message AS (
   -- One row for each event that has a message: its batch, the number of the event in that, and of the message.
-  SELECT unnest($27::int[]) AS pos, unnest($28::int[]) AS event_number,
-    unnest($29::int[]) AS number, unnest($30::text[]) AS message_id,
-    unnest($31::json[]) AS body
+  SELECT unnest($31::int[]) AS pos, unnest($32::int[]) AS event_number,
+    unnest($33::int[]) AS number, unnest($34::text[]) AS message_id,
+    unnest($35::json[]) AS body
+), step AS (
+  -- One row for each step: its batch, and its number in the task. One that is recorded again has the number it had.
+  SELECT unnest($36::int[]) AS pos, unnest($37::int[]) AS seq,
+    unnest($38::text[]) AS key, unnest($39::smallint[]) AS kind,
+    unnest($40::text[]) AS name, unnest($41::bytea[]) AS input,
+    unnest($42::json[]) AS result, unnest($43::json[]) AS error,
+    unnest($44::int[]) AS attempts, unnest($45::timestamptz[]) AS next_at,
+    unnest($46::timestamptz[]) AS started_at,
+    unnest($47::timestamptz[]) AS ended_at
 ),
 task AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + b.events,
     last_message_seq = t.last_message_seq + b.messages,
     bytes = t.bytes + b.bytes,
+    steps = t.steps + b.steps,
+    step_bytes = t.step_bytes + b.step_bytes,
     has_artifacts = t.has_artifacts OR b.has_artifacts,
     folded = b.folds AND (t.has_artifacts OR b.has_artifacts)
       AND (b.asked <> a2a.state_completed() OR t.last_user_seq <= b.through),
     last_at = CASE WHEN b.events > 0 THEN greatest(statement_timestamp(), t.last_at) ELSE t.last_at END,
-    lease_epoch = t.lease_epoch + CASE WHEN a2a.state_ends_turn(b.asked) THEN 1 ELSE 0 END,
+    lease_epoch = t.lease_epoch + CASE WHEN b.waits OR a2a.state_ends_turn(b.asked) THEN 1 ELSE 0 END,
     -- The client has sent more than the run has seen: the turn does not end here. The task stays working, goes back
     -- into the queue, and is not folded.
     state = CASE
@@ -98,8 +113,9 @@ task AS (
       ELSE date_trunc('milliseconds', greatest(statement_timestamp(), t.last_at)) END,
     status_message_seq = CASE WHEN b.asked = 0 THEN t.status_message_seq
       WHEN b.said THEN t.last_message_seq + b.messages END,
-    read_user_seq = CASE WHEN a2a.state_ends_turn(b.asked) THEN b.through ELSE t.read_user_seq END,
-    attempt = CASE WHEN a2a.state_ends_turn(b.asked) AND b.asked <> a2a.state_failed() THEN 0 ELSE t.attempt END,
+    read_user_seq = CASE WHEN a2a.state_ends_turn(b.asked) AND NOT b.waits THEN b.through ELSE t.read_user_seq END,
+    attempt = CASE WHEN b.waits OR a2a.state_ends_turn(b.asked) AND b.asked <> a2a.state_failed() THEN 0
+      ELSE t.attempt END,
     deadline_at = CASE WHEN a2a.state_ends_turn(b.asked) THEN NULL ELSE t.deadline_at END,
     -- The first batch that tells the client something makes the answer a task, unless that batch replies.
     reply = CASE
@@ -115,24 +131,26 @@ task AS (
     -- Only the run writes under its epoch. A task with more events has been given this batch before, by a try whose
     -- answer was lost or that is only now being carried out.
     AND t.last_seq = b.after
+    AND t.steps = b.step_after
     AND NOT a2a.state_terminal(t.state)
     -- The heads of its webhooks must move in the same transaction, and with_push promises that.
-    AND ($32::boolean OR NOT t.has_push)
+    AND ($48::boolean OR NOT t.has_push)
   RETURNING b.pos, t.id, b.epoch, t.last_seq - b.events AS base, t.last_message_seq - b.messages AS message_base,
     t.last_message_seq, t.last_at, CASE WHEN b.asked > 0 THEN t.state END AS state, b.asked,
-    b.error, b.checkpoint, b.kept, b.worker, t.folded, t.has_push, t.ready_at
+    b.error, b.checkpoint, b.kept, b.worker, t.folded, t.has_push, t.ready_at, b.waits
 ), ended AS (
   -- The runs that end here, with few columns: a join that deletes or updates carries along whole rows of its other
   -- side.
   SELECT t.id, t.epoch, t.error,
-    CASE t.asked
-      WHEN a2a.state_completed() THEN 'completed'
-      WHEN a2a.state_failed() THEN 'failed'
-      WHEN a2a.state_canceled() THEN 'canceled'
-      WHEN a2a.state_rejected() THEN 'rejected'
+    CASE
+      WHEN t.waits THEN 'waiting'
+      WHEN t.asked = a2a.state_completed() THEN 'completed'
+      WHEN t.asked = a2a.state_failed() THEN 'failed'
+      WHEN t.asked = a2a.state_canceled() THEN 'canceled'
+      WHEN t.asked = a2a.state_rejected() THEN 'rejected'
       ELSE 'input' END AS outcome
   FROM task t
-  WHERE a2a.state_ends_turn(t.asked)
+  WHERE t.waits OR a2a.state_ends_turn(t.asked)
 ), lease_deleted AS (
   DELETE FROM a2a.task_leases l
   USING ended r
@@ -172,6 +190,20 @@ task AS (
     a2a.source_worker(), t.epoch, t.worker, t.last_at, nullif(e.artifact_id, ''), e.body, e.parts
   FROM event e
   JOIN task t ON t.pos = e.pos
+), step_added AS (
+  INSERT INTO a2a.task_steps AS o (
+    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
+  SELECT t.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
+    -- A step that is final has ended, even if the agent does not say when.
+    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
+    t.epoch, t.worker
+  FROM step s
+  JOIN task t ON t.pos = s.pos
+  -- A step that failed and was tried again.
+  ON CONFLICT (task_id, seq) DO UPDATE
+  SET result = excluded.result, error = excluded.error, attempts = excluded.attempts, next_at = excluded.next_at,
+    ended_at = excluded.ended_at, epoch = excluded.epoch, worker = excluded.worker
+  WHERE o.key = excluded.key AND o.ended_at IS NULL
 )
 SELECT t.pos::int AS pos, t.id::uuid AS id, t.base::bigint AS base, t.last_message_seq, t.last_at,
   coalesce(t.state, 0)::smallint AS state, t.folded, coalesce(t.asked <> t.state, false)::boolean AS requeued,
@@ -198,6 +230,10 @@ type EventAppendParams struct {
 	Workers          []string
 	Tells            []bool
 	Replies          []bool
+	StepCounts       []int32
+	StepAfters       []int32
+	StepSizes        []int64
+	Waits            []bool
 	Positions        []int32
 	Places           []int32
 	EventUids        []pgtype.UUID
@@ -211,6 +247,18 @@ type EventAppendParams struct {
 	MessageNumbers   []int32
 	MessageIds       []string
 	Messages         [][]byte
+	StepPositions    []int32
+	StepSeqs         []int32
+	StepKeys         []string
+	StepKinds        []int16
+	StepNames        []string
+	StepInputs       [][]byte
+	StepResults      [][]byte
+	StepErrors       [][]byte
+	StepAttempts     []int32
+	StepNextAts      []pgtype.Timestamptz
+	StepStartedAts   []pgtype.Timestamptz
+	StepEndedAts     []pgtype.Timestamptz
 	WithPush         bool
 }
 
@@ -249,6 +297,10 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Workers,
 		arg.Tells,
 		arg.Replies,
+		arg.StepCounts,
+		arg.StepAfters,
+		arg.StepSizes,
+		arg.Waits,
 		arg.Positions,
 		arg.Places,
 		arg.EventUids,
@@ -262,6 +314,18 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.MessageNumbers,
 		arg.MessageIds,
 		arg.Messages,
+		arg.StepPositions,
+		arg.StepSeqs,
+		arg.StepKeys,
+		arg.StepKinds,
+		arg.StepNames,
+		arg.StepInputs,
+		arg.StepResults,
+		arg.StepErrors,
+		arg.StepAttempts,
+		arg.StepNextAts,
+		arg.StepStartedAts,
+		arg.StepEndedAts,
 		arg.WithPush,
 	)
 	if err != nil {

@@ -303,10 +303,12 @@ WITH policy AS (
   WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = $2 AND l.lease_until > clock_timestamp()
   RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
 )
-SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.has_push,
+SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.steps, t.step_bytes, t.has_push,
   coalesce(t.traceparent, '')::text AS traceparent, r.worker, r.lease_until,
   coalesce(r.through, t.last_user_seq)::bigint AS through, (r.queue IS NOT NULL)::boolean AS counted,
-  (extract(epoch FROM clock_timestamp() - t.last_at) * 1000)::bigint AS silent_ms,
+  (extract(epoch FROM clock_timestamp() - greatest(t.last_at, (
+    SELECT s.recorded_at FROM a2a.task_steps s WHERE s.task_id = t.id AND s.seq = t.steps))) * 1000)::bigint
+    AS silent_ms,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
   coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
@@ -332,6 +334,8 @@ type LeaseRenewRemoteRow struct {
 	Attempt      int32
 	LastSeq      int64
 	Bytes        int64
+	Steps        int32
+	StepBytes    int64
 	HasPush      bool
 	Traceparent  string
 	Worker       string
@@ -365,6 +369,8 @@ func (q *Queries) LeaseRenewRemote(ctx context.Context, arg LeaseRenewRemotePara
 		&i.Attempt,
 		&i.LastSeq,
 		&i.Bytes,
+		&i.Steps,
+		&i.StepBytes,
 		&i.HasPush,
 		&i.Traceparent,
 		&i.Worker,
@@ -745,7 +751,7 @@ WITH pick AS (
   ) pick
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND NOT a2a.state_terminal(t.state)
   RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, pick.quiet, pick.uid,
+    t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, pick.quiet, pick.uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END
       AS body
@@ -777,7 +783,8 @@ WITH pick AS (
   WHERE NOT t.quiet
 )
 SELECT t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_user_seq, t.read_user_seq,
-  t.last_at, t.has_artifacts, t.has_push, t.bytes, coalesce(t.traceparent, '')::text AS traceparent,
+  t.last_at, t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes,
+  coalesce(t.traceparent, '')::text AS traceparent,
   t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid,
   (clock_timestamp() + $1)::timestamptz AS lease_until, t.body::json AS body,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
@@ -813,6 +820,8 @@ type TaskClaimRow struct {
 	HasArtifacts bool
 	HasPush      bool
 	Bytes        int64
+	Steps        int32
+	StepBytes    int64
 	Traceparent  string
 	Lane         int16
 	RunAt        pgtype.Timestamptz
@@ -863,6 +872,8 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.HasArtifacts,
 			&i.HasPush,
 			&i.Bytes,
+			&i.Steps,
+			&i.StepBytes,
 			&i.Traceparent,
 			&i.Lane,
 			&i.RunAt,

@@ -87,16 +87,24 @@ func (q *Queries) AttemptsForget(ctx context.Context, arg AttemptsForgetParams) 
 const logPrune = `-- name: LogPrune :execrows
 WITH task AS (
   UPDATE a2a.tasks t
-  SET first_seq = t.last_seq, folded = t.has_artifacts
+  SET first_seq = t.last_seq, folded = t.has_artifacts, steps = 0, step_bytes = 0
   WHERE t.id = ANY ($1::uuid[]) AND t.first_seq < t.last_seq
   RETURNING t.id, t.last_seq
+), step AS (
+  DELETE FROM a2a.task_steps st
+  USING task t
+  WHERE st.task_id = ANY (ARRAY[t.id])
+), signal AS (
+  DELETE FROM a2a.task_signals sg
+  USING task t
+  WHERE sg.task_id = ANY (ARRAY[t.id])
 )
 DELETE FROM a2a.task_events e
 USING task t
 WHERE e.task_id = ANY ($1::uuid[]) AND e.task_id = t.id AND e.seq < t.last_seq
 `
 
-// LogPrune removes all events of ended tasks but the last. The transaction has locked the tasks and folded their
+// LogPrune removes all events of ended tasks but the last, and their steps and signals. The transaction has locked the tasks and folded their
 // artifacts.
 func (q *Queries) LogPrune(ctx context.Context, ids []pgtype.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, logPrune, ids)
@@ -441,6 +449,15 @@ WITH task AS (
 ), parked AS (
   DELETE FROM a2a.task_parked k
   WHERE k.task_id = ANY ($1)
+), step AS (
+  DELETE FROM a2a.task_steps st
+  WHERE st.task_id = ANY ($1)
+), wait AS (
+  DELETE FROM a2a.task_waits w
+  WHERE w.task_id = ANY ($1)
+), signal AS (
+  DELETE FROM a2a.task_signals sg
+  WHERE sg.task_id = ANY ($1)
 ), batch AS (
   DELETE FROM a2a.task_batches b
   WHERE b.task_id = ANY ($1)

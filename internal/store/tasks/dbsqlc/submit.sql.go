@@ -161,6 +161,10 @@ WITH n AS (
   DELETE FROM a2a.task_parked p
   USING task t
   WHERE p.task_id = ANY (ARRAY[t.id])
+), wait AS (
+  DELETE FROM a2a.task_waits w
+  USING task t
+  WHERE w.task_id = ANY (ARRAY[t.id])
 ), checkpoint AS (
   DELETE FROM a2a.task_checkpoints c
   USING task t
@@ -249,7 +253,7 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
 SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority,
-  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
+  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps
 FROM a2a.tasks t
 WHERE t.id = CASE WHEN $1::boolean
     -- Looked up together with the caller, as TaskHeadForCaller does.
@@ -287,6 +291,7 @@ type TaskLockForCallerRow struct {
 	HasPush        bool
 	ReadyAt        pgtype.Timestamptz
 	Reply          int16
+	Steps          int32
 }
 
 // TaskLockForCaller locks one task of the caller, so that the rest of the transaction decides on its newest version.
@@ -314,6 +319,7 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 		&i.HasPush,
 		&i.ReadyAt,
 		&i.Reply,
+		&i.Steps,
 	)
 	return i, err
 }

@@ -1,0 +1,74 @@
+package a2a
+
+import "time"
+
+// StepKind says what a recorded step is.
+type StepKind int16
+
+// The kinds of steps, as stored.
+const (
+	StepWork StepKind = 1 // work that the agent has done itself
+	StepWait StepKind = 2 // a wait
+)
+
+// String returns the name that agents and the audit views see.
+func (k StepKind) String() string {
+	switch k {
+	case StepWork:
+		return "step"
+	case StepWait:
+		return "wait"
+	}
+	return "unknown"
+}
+
+// Step is a piece of work that a run has done, or has failed to do. It is recorded in one transaction with the other
+// events of its batch. A later run of the task gets what is recorded, so that it need not do the work again.
+type Step struct {
+	Key       string    // unique in the task
+	Name      string    // of the work, for people; may be empty
+	Input     []byte    // digest of what the step was given; nil: the agent does not compare it
+	Result    Raw       // of a step that succeeded
+	Error     Raw       // of a step that failed
+	Attempts  int       // how often the agent tried it
+	NextAt    time.Time // when the agent tries a failed step again; zero: the failure is final
+	StartedAt time.Time // by the agent's clock; zero: unknown
+	EndedAt   time.Time // by the agent's clock; zero: unknown
+}
+
+// Open reports whether the step may be recorded again: it has failed and is to be tried again.
+func (s *Step) Open() bool { return !s.NextAt.IsZero() }
+
+// Wait ends a run without ending its turn. The task continues with another run when one of the conditions holds.
+// It is the last event of a run.
+type Wait struct {
+	Key     string        // of the step that records it; empty: the store makes one
+	Until   time.Time     // the time to continue; zero: see For
+	For     time.Duration // instead of Until: how long, from the time at which it is recorded; 0: no limit
+	Message bool          // continue when the client sends a message
+	Signal  string        // continue when this signal arrives; empty: no signal
+	Status  *Status       // a question to the client, with a state that interrupts the task; may be nil
+	Expects Raw           // of Status: what an answer must look like; may be nil
+}
+
+// StepRecord is a step as it is stored.
+type StepRecord struct {
+	Step
+	Seq   int // 1, 2, 3 … per task, in the order in which steps were first recorded
+	Kind  StepKind
+	Ended bool // what is recorded is final
+}
+
+// EndsRun reports whether an event is the last one of its run: a status that ends the turn, or a wait.
+func EndsRun(e Event) bool {
+	switch e := e.(type) {
+	case *StatusUpdate:
+		return e.Status.State.EndsTurn()
+	case *Wait:
+		return true
+	}
+	return false
+}
+
+func (*Step) event() {}
+func (*Wait) event() {}

@@ -1,0 +1,155 @@
+package attempt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// Limits of the steps of one task.
+const (
+	maxSteps  = 10_000
+	maxKey    = 256
+	MaxResult = 1 << 20 // of a step or a signal, in bytes
+)
+
+// Journal numbers the steps that a run records and compares them with those of earlier runs. Its user must know the
+// recorded steps whose keys may come again. It belongs to one goroutine.
+type Journal struct {
+	steps int // recorded so far
+	known map[string]a2a.StepRecord
+}
+
+// NewJournal returns the journal of a run.
+func NewJournal(steps int, known []a2a.StepRecord) *Journal {
+	j := &Journal{steps: steps, known: make(map[string]a2a.StepRecord, len(known))}
+	for _, s := range known {
+		j.known[s.Key] = s
+	}
+	return j
+}
+
+// Record returns what to store of a step or a wait; nil if the same is stored already. Errors are for the agent's
+// author.
+func (j *Journal) Record(e a2a.Event) (*a2a.StepRecord, error) {
+	var next a2a.StepRecord
+	switch e := e.(type) {
+	case *a2a.Step:
+		next = a2a.StepRecord{Step: *e, Kind: a2a.StepWork, Ended: !e.Open()}
+	case *a2a.Wait:
+		next = a2a.StepRecord{Step: a2a.Step{Key: e.Key}, Kind: a2a.StepWait}
+		if e.Key == "" {
+			next.Key = fmt.Sprintf("wait#%d", j.steps+1)
+		}
+	}
+	if err := checkStep(&next); err != nil {
+		return nil, err
+	}
+	if old, ok := j.known[next.Key]; ok {
+		return j.again(&old, &next)
+	}
+	if j.steps >= maxSteps {
+		return nil, fmt.Errorf("the task would have more than %d steps", maxSteps)
+	}
+	j.steps++
+	next.Seq = j.steps
+	j.known[next.Key] = next
+	return &next, nil
+}
+
+func checkStep(s *a2a.StepRecord) error {
+	switch {
+	case s.Key == "":
+		return errors.New("a step needs a key")
+	case len(s.Key) > maxKey, len(s.Name) > maxKey:
+		return fmt.Errorf("the key or the name of a step is longer than %d bytes", maxKey)
+	case s.Key != CleanText(s.Key), s.Name != CleanText(s.Name):
+		return fmt.Errorf("the key or the name of the step %q is not valid text", CleanText(s.Key))
+	case len(s.Result) > MaxResult, len(s.Error) > MaxResult:
+		return fmt.Errorf("the result of the step %q is larger than %d bytes", s.Key, MaxResult)
+	case s.Result != nil && s.Error != nil:
+		return fmt.Errorf("the step %q has a result and an error", s.Key)
+	}
+	return nil
+}
+
+// again compares a step with the one that has its key already.
+func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
+	switch {
+	case old.Kind != next.Kind:
+		return nil, fmt.Errorf("nondeterministic step %q: recorded as a %s, now a %s", next.Key, old.Kind, next.Kind)
+	case old.Name != next.Name:
+		return nil, fmt.Errorf("nondeterministic step %q: recorded with the name %q, now %q", next.Key, old.Name,
+			next.Name)
+	case !bytes.Equal(old.Input, next.Input):
+		return nil, fmt.Errorf("nondeterministic step %q: its input differs from the recorded one (%x, now %x)",
+			next.Key, old.Input, next.Input)
+	case next.Kind == a2a.StepWait && old.Ended:
+		return nil, fmt.Errorf("the wait %q is over: its result is in the steps of the run", next.Key)
+	case old.Ended:
+		if bytes.Equal(old.Result, next.Result) && bytes.Equal(old.Error, next.Error) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("a step has the key %q already, with another result", next.Key)
+	}
+	next.Seq = old.Seq
+	j.known[next.Key] = *next
+	return next, nil
+}
+
+// AddStep adds a step to those of a batch. If the batch has recorded the step before, it replaces that one.
+func AddStep(steps []a2a.StepRecord, s a2a.StepRecord) []a2a.StepRecord {
+	for i := range steps {
+		if steps[i].Seq == s.Seq {
+			steps[i] = s
+			return steps
+		}
+	}
+	return append(steps, s)
+}
+
+// longestWait bounds the waits of tasks.
+const longestWait = 10 * 365 * 24 * time.Hour
+
+// copyWait checks a wait. What a question expects becomes a data part of its message, so that every client can show it.
+func copyWait(w a2a.Wait) (a2a.Event, int, error) {
+	switch {
+	case w.For < 0 || w.For > longestWait:
+		return nil, 0, fmt.Errorf("wait.for is not between 0 and %s", longestWait)
+	case w.For > 0 && !w.Until.IsZero():
+		return nil, 0, errors.New("a wait has both until and for")
+	case w.For == 0 && w.Until.IsZero() && !w.Message && w.Signal == "":
+		return nil, 0, errors.New("a wait needs until, for, message or signal")
+	case len(w.Signal) > maxKey || w.Signal != CleanText(w.Signal):
+		return nil, 0, fmt.Errorf("wait.signal is longer than %d bytes or not valid text", maxKey)
+	case w.Status == nil && w.Expects != nil:
+		return nil, 0, errors.New("wait.expects needs a status that asks the client")
+	case w.Status == nil:
+		return &w, 0, nil
+	case !w.Status.State.Interrupted():
+		return nil, 0, errors.New("wait.status.state must be TASK_STATE_INPUT_REQUIRED or TASK_STATE_AUTH_REQUIRED")
+	case !w.Message:
+		return nil, 0, errors.New("a wait with a status needs message: true")
+	}
+	asked := a2a.StatusUpdate{Status: *w.Status}
+	if w.Expects != nil {
+		m := a2a.Message{}
+		if asked.Status.Message != nil {
+			m = *asked.Status.Message
+		}
+		m.Parts = append(slices.Clone(m.Parts), a2a.Part{
+			Kind: a2a.PartData, Data: w.Expects, Metadata: a2a.Raw(`{"a2ad/expects":true}`),
+		})
+		asked.Status.Message = &m
+	}
+	e, n, err := copyStatus(asked)
+	if err != nil {
+		return nil, 0, err
+	}
+	w.Status = &e.(*a2a.StatusUpdate).Status
+	return &w, n, nil
+}

@@ -1,0 +1,76 @@
+package tasks_test
+
+import (
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+)
+
+// stepOf is the first step of a task.
+var stepOf = []a2a.StepRecord{{
+	Step: a2a.Step{Key: "charge#1", Result: a2a.Raw(`"paid"`)}, Seq: 1, Kind: a2a.StepWork, Ended: true,
+}}
+
+// waiting is a batch that makes its task wait.
+func waiting(w a2a.Wait) tasks.Batch {
+	return tasks.Batch{
+		Wait: &w, Steps: []a2a.StepRecord{{Step: a2a.Step{Key: "wait#1"}, Seq: 1, Kind: a2a.StepWait}},
+	}
+}
+
+// wait makes a task that waits, and that is due.
+func (w *witness) wait() *tasks.Lease {
+	w.T.Helper()
+	l := w.RunningTask()
+	if _, err := w.Tasks.Append(w.T.Context(), l, waiting(a2a.Wait{Message: true, For: time.Hour})); err != nil {
+		w.T.Fatal(err)
+	}
+	return l
+}
+
+// writingsOfSteps are the methods for steps and waits.
+var writingsOfSteps = []writing{
+	answering("tasks.Append with a step", storetest.IsExecute,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Steps: stepOf})
+			}
+		}, func(w *witness, _ tasks.Appended) string {
+			return w.count(1, "a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id AND t.steps = s.seq")
+		}),
+	answering("tasks.Append with a wait", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, waiting(a2a.Wait{For: time.Hour}))
+			}
+		}, func(w *witness, _ tasks.Appended) string {
+			return w.count(1, "a2a.task_waits w JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch")
+		}),
+	plain("tasks.EndWaits", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		w.wait()
+		w.Exec("UPDATE a2a.task_waits SET due_at = clock_timestamp()")
+		return func(s *store.Store) error {
+			_, err := s.Tasks.EndWaits(w.T.Context(), 10)
+			return err
+		}
+	}),
+	plain("tasks.SendSignal", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		l := w.wait()
+		return func(s *store.Store) error {
+			return s.Tasks.SendSignal(w.T.Context(), tasks.Signal{Task: l.TaskID, Name: "approved", Key: "k"})
+		}
+	}),
+	plain("tasks.FailWaits", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		w.wait()
+		w.Exec("UPDATE a2a.task_waits SET deadline_at = clock_timestamp()")
+		return func(s *store.Store) error {
+			_, err := s.Tasks.FailWaits(w.T.Context(), 10)
+			return err
+		}
+	}),
+}

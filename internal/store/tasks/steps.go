@@ -1,0 +1,128 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+)
+
+// stepSize is what a step counts towards the limit of bytes of its task.
+func stepSize(s *a2a.StepRecord) int {
+	return len(s.Key) + len(s.Name) + len(s.Input) + len(s.Result) + len(s.Error)
+}
+
+// countSteps finds out how many steps are new, and how large all of them are.
+func (a *pendingBatch) countSteps() {
+	for i := range a.batch.Steps {
+		s := &a.batch.Steps[i]
+		a.steps += stepSize(s)
+		if s.Seq > a.lease.Steps {
+			a.added++
+		}
+	}
+}
+
+// stepParams adds the steps of the i-th batch.
+func (a *pendingBatch) stepParams(p *dbsqlc.EventAppendParams, i int) {
+	p.StepCounts[i], p.StepAfters[i] = int32(a.added), int32(a.lease.Steps)
+	p.StepSizes[i], p.Waits[i] = int64(a.steps), a.batch.Wait != nil
+	for j := range a.batch.Steps {
+		s := &a.batch.Steps[j]
+		p.StepPositions = append(p.StepPositions, int32(i+1))
+		p.StepSeqs = append(p.StepSeqs, int32(s.Seq))
+		p.StepKeys = append(p.StepKeys, s.Key)
+		p.StepKinds = append(p.StepKinds, int16(s.Kind))
+		p.StepNames = append(p.StepNames, s.Name)
+		p.StepInputs = append(p.StepInputs, s.Input)
+		p.StepResults = append(p.StepResults, s.Result)
+		p.StepErrors = append(p.StepErrors, s.Error)
+		p.StepAttempts = append(p.StepAttempts, int32(max(s.Attempts, 1)))
+		p.StepNextAts = append(p.StepNextAts, db.PGTime(s.NextAt))
+		p.StepStartedAts = append(p.StepStartedAts, db.PGTime(s.StartedAt))
+		p.StepEndedAts = append(p.StepEndedAts, db.PGTime(s.EndedAt))
+	}
+}
+
+// writtenSteps is written for a batch without events: its first new step follows the newest one that the run knew of.
+// A checkpoint alone leaves no trace, so it counts as refused.
+func (s *Store) writtenSteps(ctx context.Context, a *pendingBatch) (*appended, error) {
+	if a.added == 0 {
+		return nil, nil
+	}
+	ctx, cancel := s.db.Detached(ctx)
+	defer cancel()
+	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (*appended, error) {
+		rows, err := dbsqlc.New(tx).StepsKeyed(ctx, db.PGID(a.lease.TaskID), []string{a.firstNew().Key})
+		if err != nil || len(rows) == 0 || rows[0].Epoch != a.lease.Epoch || int(rows[0].Seq) != a.firstNew().Seq {
+			return nil, err
+		}
+		out := &appended{dbsqlc.EventAppendRow{Base: a.lease.LastSeq, HasPush: a.lease.HasPush}}
+		s.tellAppended(tx, a, out)
+		return out, nil
+	})
+}
+
+func (a *pendingBatch) firstNew() *a2a.StepRecord {
+	for i := range a.batch.Steps {
+		if s := &a.batch.Steps[i]; s.Seq > a.lease.Steps {
+			return s
+		}
+	}
+	return nil
+}
+
+// StepsPage bounds what Steps reads at once.
+type StepsPage struct {
+	After int // the number of the step before the first one
+	Max   int
+	Bytes int64 // of the steps together; one step may be larger
+}
+
+// Steps reads recorded steps of a task, in the order in which they were first recorded.
+func (s *Store) Steps(ctx context.Context, task a2a.ID, page StepsPage) ([]a2a.StepRecord, error) {
+	var rows []dbsqlc.StepsAfterRow
+	err := s.db.RepeatRead(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.db.Work()).StepsAfter(ctx, dbsqlc.StepsAfterParams{
+			TaskID: db.PGID(task), After: int32(page.After), Max: int32(page.Max), Bytes: page.Bytes,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read steps: %w", db.UnavailableToRun(err))
+	}
+	list := make([]a2a.StepRecord, len(rows))
+	for i, r := range rows {
+		list[i] = stepRecord(dbsqlc.StepsKeyedRow(r))
+	}
+	return list, nil
+}
+
+// StepsKeyed reads those steps of a task that have one of the keys, in no order.
+func (s *Store) StepsKeyed(ctx context.Context, task a2a.ID, keys []string) ([]a2a.StepRecord, error) {
+	var rows []dbsqlc.StepsKeyedRow
+	err := s.db.RepeatRead(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.db.Work()).StepsKeyed(ctx, db.PGID(task), keys)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read steps: %w", db.UnavailableToRun(err))
+	}
+	list := make([]a2a.StepRecord, len(rows))
+	for i, r := range rows {
+		list[i] = stepRecord(r)
+	}
+	return list, nil
+}
+
+func stepRecord(r dbsqlc.StepsKeyedRow) a2a.StepRecord {
+	return a2a.StepRecord{
+		Step: a2a.Step{
+			Key: r.Key, Name: r.Name, Input: r.Input, Result: r.Result, Error: r.Error, Attempts: int(r.Attempts),
+			NextAt: db.WireTime(r.NextAt), StartedAt: db.WireTime(r.StartedAt), EndedAt: db.WireTime(r.EndedAt),
+		},
+		Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Ended: r.EndedAt.Valid,
+	}
+}

@@ -1,0 +1,132 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+	"github.com/a2ad/a2ad/internal/wake"
+)
+
+// beginWait records the wait of a task, in the transaction that has ended its run.
+func beginWait(ctx context.Context, tx *db.Tx, it *pendingBatch, row *appended) error {
+	q, w := dbsqlc.New(tx), it.batch.Wait
+	step := &it.batch.Steps[len(it.batch.Steps)-1]
+	if row.Requeued { // the client has sent its answer before the question
+		return q.WaitSkip(ctx, row.ID, int32(step.Seq))
+	}
+	p := dbsqlc.WaitBeginParams{
+		TaskID: row.ID, Step: int32(step.Seq), OnMessage: w.Message, Through: it.lease.Through,
+		Until: db.PGTime(w.Until), Expects: w.Expects,
+	}
+	if w.Until.IsZero() && w.For > 0 {
+		p.Lasts = db.PGInterval(w.For)
+	}
+	if w.Signal != "" {
+		p.OnSignal = &w.Signal
+	}
+	out, err := q.WaitBegin(ctx, p)
+	if err != nil {
+		return err
+	}
+	if out.Bounded {
+		tx.Wake(wake.Waits)
+	}
+	return nil
+}
+
+// EndWaits puts up to batch tasks whose wait is over into the queue, and returns how many rows it has ended.
+func (s *Store) EndWaits(ctx context.Context, batch int) (int, error) {
+	n, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (int, error) {
+		rows, err := dbsqlc.New(tx).WaitsEnd(ctx, int32(batch))
+		if err != nil {
+			return 0, err
+		}
+		var m webhooks.HeadMoves
+		for _, r := range rows {
+			m.Add(r.ID, r.HasPush && r.Asks, true)
+			if r.Asks {
+				s.tell(tx, r.ID.Bytes)
+			}
+			tx.Wake(wake.Ready(r.Agent))
+		}
+		return len(rows), m.Move(ctx, tx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("end waits: %w", db.Unavailable(err))
+	}
+	return n, nil
+}
+
+// reasonOverdue is the message of a task whose deadline passes while it waits, as of a run that exceeds it.
+const reasonOverdue = "deadline exceeded"
+
+// FailWaits fails up to batch tasks whose deadline has passed while they waited, and returns how many.
+func (s *Store) FailWaits(ctx context.Context, batch int) (int, error) {
+	n, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (int, error) {
+		q := dbsqlc.New(tx)
+		rows, err := q.WaitsFail(ctx, dbsqlc.WaitsFailParams{
+			Batch: int32(batch), Reason: reasonOverdue,
+			FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
+		})
+		if err != nil {
+			return 0, err
+		}
+		var fold []pgtype.UUID
+		var m webhooks.HeadMoves
+		for _, r := range rows {
+			if r.Folded {
+				fold = append(fold, r.ID)
+			}
+			m.Add(r.ID, r.HasPush, true)
+			s.tell(tx, r.ID.Bytes)
+			tx.After(func() { s.counters.enter(a2a.StateFailed, 1) })
+		}
+		if len(fold) > 0 {
+			if err := q.ArtifactFold(ctx, fold); err != nil {
+				return 0, err
+			}
+		}
+		return len(rows), m.Move(ctx, tx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("fail tasks that wait: %w", db.Unavailable(err))
+	}
+	return n, nil
+}
+
+// NextWait returns how long it takes until a wait ends by its time. ok is false if no wait has one.
+func (s *Store) NextWait(ctx context.Context) (in time.Duration, ok bool, err error) {
+	ms, err := dbsqlc.New(s.db.Work()).WaitsNext(ctx)
+	if err != nil {
+		return 0, false, fmt.Errorf("look for the next wait: %w", db.Unavailable(err))
+	}
+	return time.Duration(ms) * time.Millisecond, ms >= 0, nil
+}
+
+// answerWait tells the wait of a locked task about a message of its client. The task goes back into the queue with
+// resubmit.
+func answerWait(ctx context.Context, tx *db.Tx, task pgtype.UUID, resubmit bool) error {
+	due, err := dbsqlc.New(tx).WaitAnswer(ctx, task, resubmit)
+	if due {
+		tx.Wake(wake.Waits)
+	}
+	return err
+}
+
+// expected returns what an answer to the question of a locked task must look like; nil: anything.
+func expected(ctx context.Context, tx *db.Tx, task pgtype.UUID) (a2a.Raw, error) {
+	expects, err := dbsqlc.New(tx).WaitExpects(ctx, task)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return expects, err
+}

@@ -1,0 +1,105 @@
+package workerapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// steps reads a page of the steps of a run, and returns their keys.
+func (f *fixture) steps(r run, after int) (keys []string, count int) {
+	f.t.Helper()
+	got := f.ask(f.at, "all", "GET", fmt.Sprintf("%ssteps?after=%d", r.path, after), "")
+	want(f.t, got, 200, "")
+	var page struct {
+		StepCount int
+		Steps     []struct{ Key string }
+	}
+	if err := json.Unmarshal([]byte(got.body), &page); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, s := range page.Steps {
+		keys = append(keys, s.Key)
+	}
+	return keys, page.StepCount
+}
+
+func TestWorkerRecordsStepsAndWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.claimed()
+	const charge = `{"step":{"key":"charge#1","name":"charge","input":{"amount":5},"result":{"receipt":"r-17"}}}`
+	want(t, f.post(r.path+"events", events(charge)), 200, "")
+	want(t, f.post(r.path+"events", events(charge, `{"wait":{"key":"approval#1","signal":"approved"}}`)), 200, "")
+	want(t, f.post(r.path+"events", events(completed)), 409, "LEASE_LOST")
+	signal := "/tasks/" + r.TaskID + "/signals/approved"
+	want(t, f.ask(f.at, "all", "POST", signal, `{"value":"yes"}`), 403, "FORBIDDEN")
+	want(t, f.ask(f.at, "signaler", "POST", signal, `{"value":"yes"}`), 200, "")
+	if n, err := f.Tasks.EndWaits(t.Context(), 10); n != 1 || err != nil {
+		t.Fatalf("EndWaits = %d, %v, want 1", n, err)
+	}
+	again := f.claim("words", 1)[0]
+	if again.Attempt != 1 || again.StepCount != 2 {
+		t.Errorf("the next run is attempt %d with %d steps, want attempt 1 with 2", again.Attempt, again.StepCount)
+	}
+	const recorded = `{"seq":1,"kind":"step","key":"charge#1","name":"charge","result":{"receipt":"r-17"},"attempts":1,`
+	if got := string(again.Steps); !strings.HasPrefix(got, "["+recorded) ||
+		!strings.Contains(got, `"result":{"by" : "signal", "name" : "approved", "value" : "yes"}`) {
+		t.Errorf("the next run has the steps %s", got)
+	}
+	if keys, count := f.steps(again, 1); count != 2 || fmt.Sprint(keys) != "[approval#1]" {
+		t.Errorf("after step 1 are %v of %d", keys, count)
+	}
+	want(t, f.post(again.path+"events", events(completed)), 200, "")
+	want(t, f.ask(f.at, "signaler", "POST", signal, ""), 409, a2a.CodeTaskTerminal.Reason())
+	unknown := "/tasks/01000000-0000-7000-8000-000000000000/signals/approved"
+	want(t, f.ask(f.at, "signaler", "POST", unknown, ""), 404, "NOT_FOUND")
+}
+
+func TestStepsOfARequestAreWrittenTogether(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.claimed()
+	for _, tt := range []struct{ name, body, reason string }{
+		{"another result", events(`{"step":{"key":"a","result":1}}`, `{"step":{"key":"a","result":2}}`),
+			"INVALID_AGENT_RESPONSE"},
+		{"an event after a wait", events(`{"wait":{"for":"1h"}}`, working), "INVALID_AGENT_RESPONSE"},
+		{"a wait for nothing", events(`{"step":{"key":"a"}}`, `{"wait":{"key":"b"}}`), "INVALID_AGENT_RESPONSE"},
+		{"a question without an answer", events(`{"wait":{"for":"1h","status":{"state":"TASK_STATE_INPUT_REQUIRED"}}}`),
+			"INVALID_AGENT_RESPONSE"},
+		{"no key", events(`{"step":{"result":1}}`), "INVALID_AGENT_RESPONSE"},
+		{"a result and an error", events(`{"step":{"key":"a","result":1,"error":2}}`), "INVALID_AGENT_RESPONSE"},
+	} {
+		want(t, f.post(r.path+"events", tt.body), 400, tt.reason)
+		if keys, count := f.steps(r, 0); count != 0 || len(keys) != 0 {
+			t.Errorf("%s: the steps %v were recorded", tt.name, keys)
+		}
+	}
+	many := make([]string, 900)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"step":{"key":"s#%d","result":%q}}`, i, strings.Repeat("x", 1000))
+	}
+	want(t, f.post(r.path+"events", events(many...)), 200, "")
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"step":{"key":"t#%d"}}`, i)
+	}
+	want(t, f.post(r.path+"events", events(many...)), 200, "")
+	var all []string
+	for {
+		keys, count := f.steps(r, len(all))
+		all = append(all, keys...)
+		if count != 1800 {
+			t.Fatalf("%d steps, want 1800", count)
+		}
+		if len(keys) == 0 {
+			break
+		}
+	}
+	if len(all) != 1800 || all[0] != "s#0" || all[1799] != "t#899" {
+		t.Errorf("read %d steps", len(all))
+	}
+	want(t, f.ask(f.at, "all", "GET", r.path+"steps?after=x", ""), 400, a2a.CodeInvalidRequest.Reason())
+}

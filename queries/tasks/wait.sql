@@ -1,0 +1,239 @@
+-- WaitBegin records what ends the wait of a task whose run has just ended. The transaction has locked the task. It
+-- returns how long the task waits at most; nothing if only an event ends the wait.
+-- name: WaitBegin :one
+WITH task AS (
+  SELECT t.id, t.lease_epoch, t.deadline_at, t.last_user_seq
+  FROM a2a.tasks t
+  WHERE t.id = sqlc.arg(task_id)::uuid
+), signal AS (
+  -- The oldest signal with the name that has ended no wait yet.
+  UPDATE a2a.task_signals s
+  SET step = sqlc.arg(step)::int
+  WHERE s.task_id = sqlc.arg(task_id)
+    AND s.seq = (
+      SELECT min(x.seq)
+      FROM a2a.task_signals x
+      WHERE x.task_id = sqlc.arg(task_id) AND x.name = sqlc.narg(on_signal)::text AND x.step IS NULL)
+  RETURNING json_build_object('by', 'signal', 'name', s.name, 'value', s.value) AS result
+), ended AS (
+  -- What has happened before the wait began.
+  SELECT coalesce(
+    (SELECT s.result FROM signal s),
+    CASE WHEN sqlc.arg(on_message)::boolean AND t.last_user_seq > sqlc.arg(through)::bigint
+      THEN '{"by":"message"}'::json END) AS result
+  FROM task t
+), wait AS (
+  INSERT INTO a2a.task_waits AS w (
+    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result)
+  SELECT t.id, t.lease_epoch, sqlc.arg(step),
+    CASE
+      WHEN e.result IS NOT NULL THEN clock_timestamp()
+      WHEN sqlc.narg(until)::timestamptz IS NOT NULL THEN sqlc.narg(until)
+      WHEN sqlc.narg(lasts)::interval IS NOT NULL THEN clock_timestamp() + sqlc.narg(lasts)
+      ELSE 'infinity' END,
+    CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL THEN clock_timestamp() END,
+    t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), sqlc.narg(expects)::json, e.result
+  FROM task t, ended e
+  -- A server of an earlier version may have left one.
+  ON CONFLICT (task_id) DO UPDATE
+  SET epoch = excluded.epoch, step = excluded.step, due_at = excluded.due_at, set_at = excluded.set_at,
+    deadline_at = excluded.deadline_at, on_message = excluded.on_message, on_signal = excluded.on_signal,
+    expects = excluded.expects, result = excluded.result
+  RETURNING w.due_at, w.deadline_at
+)
+SELECT (least(w.due_at, w.deadline_at) < 'infinity')::boolean AS bounded,
+  CASE WHEN least(w.due_at, w.deadline_at) < 'infinity'
+    THEN (extract(epoch FROM least(w.due_at, w.deadline_at) - clock_timestamp()) * 1000)::bigint ELSE 0 END::bigint
+    AS due_in_ms
+FROM wait w;
+
+-- WaitsNext returns how long it takes until the next wait ends by its time or its deadline; -1: never.
+-- name: WaitsNext :one
+SELECT coalesce(greatest(extract(epoch FROM least(
+  (SELECT w.due_at FROM a2a.task_waits w WHERE w.due_at < 'infinity' ORDER BY w.due_at LIMIT 1),
+  (SELECT w.deadline_at FROM a2a.task_waits w WHERE w.deadline_at < 'infinity' ORDER BY w.deadline_at LIMIT 1))
+  - clock_timestamp()) * 1000, 0), -1)::bigint AS due_in_ms;
+
+-- WaitsEnd puts tasks whose wait is over into the queue, at most batch of them. It waits for no lock.
+-- name: WaitsEnd :many
+WITH due AS (
+  SELECT w.task_id
+  FROM a2a.task_waits w
+  WHERE w.due_at <= (SELECT clock_timestamp())
+  ORDER BY w.due_at
+  LIMIT sqlc.arg(batch)::int
+), locked AS (
+  SELECT t.id, a2a.state_interrupted(t.state) AS asks
+  FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT d.task_id FROM due d))
+  ORDER BY t.id
+  FOR UPDATE SKIP LOCKED
+), ended AS (
+  -- Also rows that belong to no wait any more.
+  DELETE FROM a2a.task_waits w
+  USING locked k
+  WHERE w.task_id = ANY (ARRAY[k.id]) AND w.due_at <= clock_timestamp()
+  RETURNING w.task_id, w.epoch, w.step, coalesce(w.result, '{"by":"time"}') AS result
+), task AS (
+  -- A task that waits for an answer is worked on again. That is a status of its own.
+  UPDATE a2a.tasks t
+  SET ready_at = clock_timestamp(),
+    state = a2a.state_working(),
+    last_seq = t.last_seq + CASE WHEN k.asks THEN 1 ELSE 0 END,
+    last_at = CASE WHEN k.asks THEN greatest(clock_timestamp(), t.last_at) ELSE t.last_at END,
+    status_at = CASE WHEN k.asks THEN date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at))
+      ELSE t.status_at END,
+    status_message_seq = CASE WHEN NOT k.asks THEN t.status_message_seq END
+  FROM ended e
+  JOIN locked k ON k.id = e.task_id
+  WHERE t.id = ANY (ARRAY[e.task_id]) AND t.lease_epoch = e.epoch AND NOT a2a.state_terminal(t.state)
+  RETURNING t.id, t.agent, t.priority, t.tenant, t.ready_at, t.last_seq, t.last_at, t.has_push, e.step, e.result,
+    k.asks
+), step AS (
+  UPDATE a2a.task_steps s
+  SET ended_at = clock_timestamp(), result = t.result
+  FROM task t
+  WHERE s.task_id = ANY (ARRAY[t.id]) AND s.seq = t.step AND s.ended_at IS NULL
+), event AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT t.id, t.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_working(), a2a.source_server(), t.last_at,
+    '{}'
+  FROM task t
+  WHERE t.asks
+), ready AS (
+  -- The claim writes no event: the client has been told, or sees no difference.
+  INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, quiet)
+  SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, true
+  FROM task t
+)
+SELECT t.id, t.agent, t.asks, t.has_push
+FROM task t;
+
+-- WaitAnswer tells the wait of a task that the transaction has locked about a message of the client. If the message
+-- puts the task back into the queue, the wait is over; otherwise it is due if it is for a message. It returns whether
+-- a wait is due.
+-- name: WaitAnswer :one
+WITH ended AS (
+  DELETE FROM a2a.task_waits w
+  WHERE w.task_id = sqlc.arg(task_id)::uuid AND sqlc.arg(resubmit)::boolean
+  RETURNING w.task_id, w.step
+), step AS (
+  UPDATE a2a.task_steps s
+  SET ended_at = clock_timestamp(), result = '{"by":"message"}'::json
+  FROM ended e
+  WHERE s.task_id = ANY (ARRAY[e.task_id]) AND s.seq = e.step AND s.ended_at IS NULL
+), due AS (
+  UPDATE a2a.task_waits w
+  SET due_at = clock_timestamp(), set_at = clock_timestamp(), result = '{"by":"message"}'::json
+  WHERE w.task_id = sqlc.arg(task_id) AND NOT sqlc.arg(resubmit) AND w.on_message AND w.result IS NULL
+    AND w.due_at > clock_timestamp()
+  RETURNING w.task_id
+)
+SELECT EXISTS (SELECT FROM due) AS due;
+
+-- WaitExpects returns what an answer to the task's question must look like. No row means that it asks nothing like
+-- that.
+-- name: WaitExpects :one
+SELECT w.expects
+FROM a2a.task_waits w
+JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
+WHERE w.task_id = sqlc.arg(task_id) AND w.expects IS NOT NULL;
+
+-- WaitSkip records that a wait was over before it began, because the client had sent its answer.
+-- name: WaitSkip :exec
+UPDATE a2a.task_steps s
+SET ended_at = clock_timestamp(), result = '{"by":"message"}'::json
+WHERE s.task_id = sqlc.arg(task_id) AND s.seq = sqlc.arg(step) AND s.ended_at IS NULL;
+
+-- WaitsFail fails tasks whose deadline has passed while they waited, at most batch of them. It waits for no lock.
+-- name: WaitsFail :many
+WITH due AS (
+  SELECT w.task_id
+  FROM a2a.task_waits w
+  WHERE w.deadline_at <= (SELECT clock_timestamp())
+  ORDER BY w.deadline_at
+  LIMIT sqlc.arg(batch)::int
+), locked AS (
+  SELECT t.id, t.lease_epoch, t.state
+  FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT d.task_id FROM due d))
+  ORDER BY t.id
+  FOR UPDATE SKIP LOCKED
+), ended AS (
+  DELETE FROM a2a.task_waits w
+  USING locked k
+  WHERE w.task_id = ANY (ARRAY[k.id])
+    -- Not the predicate of the partial index: the planner would walk over it, not look up the task.
+    AND coalesce(w.deadline_at, 'infinity') <= clock_timestamp()
+  RETURNING w.task_id, w.epoch
+), task AS (
+  UPDATE a2a.tasks t
+  SET state = a2a.state_failed(),
+    last_seq = t.last_seq + 1,
+    last_message_seq = t.last_message_seq + 1,
+    last_at = greatest(clock_timestamp(), t.last_at),
+    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)),
+    status_message_seq = t.last_message_seq + 1,
+    deadline_at = NULL,
+    folded = t.has_artifacts
+      AND t.last_seq >= sqlc.arg(fold_events)::bigint
+      AND t.last_seq < sqlc.arg(fold_most_events)::bigint
+      AND t.bytes <= sqlc.arg(fold_most_bytes)::bigint
+  FROM ended e
+  WHERE t.id = ANY (ARRAY[e.task_id]) AND t.lease_epoch = e.epoch AND NOT a2a.state_terminal(t.state)
+  RETURNING t.id, t.agent, t.last_seq, t.last_message_seq, t.last_at, t.folded, t.has_push
+), status AS (
+  SELECT t.id, t.last_message_seq, t.last_seq, t.last_at,
+    json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object(
+      'text', sqlc.arg(reason)::text))) AS message
+  FROM task t
+), message AS (
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
+  SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
+  FROM status s
+), event AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT s.id, s.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_failed(), a2a.source_server(), s.last_at,
+    json_build_object('message', s.message)
+  FROM status s
+), checkpoint AS (
+  DELETE FROM a2a.task_checkpoints c
+  USING task t
+  WHERE c.task_id = ANY (ARRAY[t.id])
+)
+SELECT t.id, t.agent, t.folded, t.has_push
+FROM task t;
+
+-- SignalAdd stores a signal for a task that the transaction has locked, and ends the wait that is for it. A signal with
+-- a known key changes nothing. It returns whether it is new, whether a wait is due, and the digest under the key.
+-- name: SignalAdd :one
+WITH known AS (
+  SELECT s.digest
+  FROM a2a.task_signals s
+  WHERE s.task_id = sqlc.arg(task_id)::uuid AND s.key = sqlc.arg(key)::text
+), due AS (
+  UPDATE a2a.task_waits w
+  SET due_at = clock_timestamp(), set_at = clock_timestamp(),
+    result = json_build_object('by', 'signal', 'name', sqlc.arg(name)::text, 'value', sqlc.arg(value)::json)
+  WHERE w.task_id = sqlc.arg(task_id) AND w.on_signal = sqlc.arg(name) AND w.result IS NULL
+    AND w.due_at > clock_timestamp()
+    AND NOT EXISTS (SELECT FROM known)
+  RETURNING w.step
+), added AS (
+  INSERT INTO a2a.task_signals (task_id, seq, name, key, digest, value, sender, step)
+  SELECT sqlc.arg(task_id),
+    (SELECT coalesce(max(x.seq), 0) + 1 FROM a2a.task_signals x WHERE x.task_id = sqlc.arg(task_id)),
+    sqlc.arg(name), sqlc.arg(key), sqlc.arg(digest)::bytea, sqlc.arg(value), sqlc.arg(sender)::text,
+    (SELECT d.step FROM due d)
+  WHERE NOT EXISTS (SELECT FROM known)
+  RETURNING seq
+)
+SELECT EXISTS (SELECT FROM added) AS added, EXISTS (SELECT FROM due) AS due,
+  coalesce((SELECT k.digest FROM known k), sqlc.arg(digest))::bytea AS digest;
+
+-- SignalTask locks the task that a signal is for.
+-- name: SignalTask :one
+SELECT t.agent, t.state, (SELECT count(*) FROM a2a.task_signals s WHERE s.task_id = sqlc.arg(id)) AS signals
+FROM a2a.tasks t
+WHERE t.id = sqlc.arg(id)::uuid
+FOR UPDATE;
