@@ -56,8 +56,8 @@ func TestOperatorRetriesATask(t *testing.T) {
 	}
 	g.open()
 	out, notes, code := c.operate(nil, "task", "retry", old)
-	again := strings.TrimSpace(out)
-	if code != 0 || again == old {
+	_, again, arrow := strings.Cut(strings.TrimSpace(out), old+" → ")
+	if code != 0 || !arrow || again == old {
 		t.Fatalf("retry: exit code %d, %s%s", code, out, notes)
 	}
 	var got client.Result
@@ -276,7 +276,7 @@ func TestOperatorActionsAreRecorded(t *testing.T) {
 	}
 	do("apikey", "revoke", key.ID)
 	do("task", "cancel", other)
-	again := strings.TrimSpace(do("task", "retry", hooked))
+	again := strings.TrimPrefix(strings.TrimSpace(do("task", "retry", "--no-webhooks", hooked)), hooked+" → ")
 	do("task", "purge", "--yes", again)
 	do("push", "enable", "--tenant", "default", sink.URL)
 	var hook struct{ ID string }
