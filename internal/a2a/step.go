@@ -48,7 +48,6 @@ type Wait struct {
 	Message bool          // continue when the client sends a message
 	Signal  string        // continue when this signal arrives; empty: no signal
 	Status  *Status       // a question to the client, with a state that interrupts the task; may be nil
-	Expects Raw           // of Status: what an answer must look like; may be nil
 }
 
 // StepRecord is a step as it is stored.

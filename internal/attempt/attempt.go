@@ -60,7 +60,8 @@ type Ended struct {
 }
 
 // Fail records a failed attempt. The task is released for another attempt if one is left and would help. If none is
-// left, it is parked if the limits say so. Otherwise it fails. If the lease is lost, Fail changes nothing and returns db.ErrLeaseLost.
+// left, it is parked if the limits say so. Otherwise it fails. If the lease is lost, Fail changes nothing and returns
+// db.ErrLeaseLost.
 func Fail(ctx context.Context, s *tasks.Store, l *tasks.Lease, limits a2a.Limits, f Failure) (Ended, error) {
 	f.Text = Text(f.Text)
 	exhausted := f.Exhausted || l.Attempt >= limits.MaxAttempts

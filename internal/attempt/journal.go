@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -115,7 +114,7 @@ func AddStep(steps []a2a.StepRecord, s a2a.StepRecord) []a2a.StepRecord {
 // longestWait bounds the waits of tasks.
 const longestWait = 10 * 365 * 24 * time.Hour
 
-// copyWait checks a wait. What a question expects becomes a data part of its message, so that every client can show it.
+// copyWait checks a wait.
 func copyWait(w a2a.Wait) (a2a.Event, int, error) {
 	switch {
 	case w.For < 0 || w.For > longestWait:
@@ -126,8 +125,6 @@ func copyWait(w a2a.Wait) (a2a.Event, int, error) {
 		return nil, 0, errors.New("a wait needs until, for, message or signal")
 	case len(w.Signal) > maxKey || w.Signal != CleanText(w.Signal):
 		return nil, 0, fmt.Errorf("wait.signal is longer than %d bytes or not valid text", maxKey)
-	case w.Status == nil && w.Expects != nil:
-		return nil, 0, errors.New("wait.expects needs a status that asks the client")
 	case w.Status == nil:
 		return &w, 0, nil
 	case !w.Status.State.Interrupted():
@@ -135,18 +132,7 @@ func copyWait(w a2a.Wait) (a2a.Event, int, error) {
 	case !w.Message:
 		return nil, 0, errors.New("a wait with a status needs message: true")
 	}
-	asked := a2a.StatusUpdate{Status: *w.Status}
-	if w.Expects != nil {
-		m := a2a.Message{}
-		if asked.Status.Message != nil {
-			m = *asked.Status.Message
-		}
-		m.Parts = append(slices.Clone(m.Parts), a2a.Part{
-			Kind: a2a.PartData, Data: w.Expects, Metadata: a2a.Raw(`{"a2ad/expects":true}`),
-		})
-		asked.Status.Message = &m
-	}
-	e, n, err := copyStatus(asked)
+	e, n, err := copyStatus(a2a.StatusUpdate{Status: *w.Status})
 	if err != nil {
 		return nil, 0, err
 	}

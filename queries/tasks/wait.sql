@@ -24,7 +24,7 @@ WITH task AS (
   FROM task t
 ), wait AS (
   INSERT INTO a2a.task_waits AS w (
-    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result)
+    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, result)
   SELECT t.id, t.lease_epoch, sqlc.arg(step),
     CASE
       WHEN e.result IS NOT NULL THEN clock_timestamp()
@@ -32,13 +32,13 @@ WITH task AS (
       WHEN sqlc.narg(lasts)::interval IS NOT NULL THEN clock_timestamp() + sqlc.narg(lasts)
       ELSE 'infinity' END,
     CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL THEN clock_timestamp() END,
-    t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), sqlc.narg(expects)::json, e.result
+    t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), e.result
   FROM task t, ended e
   -- A server of an earlier version may have left one.
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, step = excluded.step, due_at = excluded.due_at, set_at = excluded.set_at,
     deadline_at = excluded.deadline_at, on_message = excluded.on_message, on_signal = excluded.on_signal,
-    expects = excluded.expects, result = excluded.result
+    result = excluded.result
   RETURNING w.due_at, w.deadline_at
 )
 SELECT (least(w.due_at, w.deadline_at) < 'infinity')::boolean AS bounded,
@@ -130,14 +130,6 @@ WITH ended AS (
   RETURNING w.task_id
 )
 SELECT EXISTS (SELECT FROM due) AS due;
-
--- WaitExpects returns what an answer to the task's question must look like. No row means that it asks nothing like
--- that.
--- name: WaitExpects :one
-SELECT w.expects
-FROM a2a.task_waits w
-JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
-WHERE w.task_id = sqlc.arg(task_id) AND w.expects IS NOT NULL;
 
 -- WaitSkip records that a wait was over before it began, because the client had sent its answer.
 -- name: WaitSkip :exec

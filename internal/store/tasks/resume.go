@@ -31,39 +31,11 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 
 func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out Submitted, err error) {
 	q := dbsqlc.New(tx)
-	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{
-		ID: db.PGID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared,
-	})
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
-		return out, a2a.ErrTaskNotFound
-	}
+	t, err := lockForMessage(ctx, q, sub)
 	if err != nil {
 		return out, err
 	}
-	if sub.Key != "" {
-		n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{
-			Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: db.PGID(sub.Task),
-		})
-		if err != nil {
-			return out, err
-		}
-		if n == 0 {
-			return out, errKeyTaken
-		}
-	}
-	if err := admit(&t, sub); err != nil {
-		return out, err
-	}
 	state := a2a.State(t.State)
-	if t.Steps > 0 && state.Interrupted() && sub.Answers != nil {
-		expects, err := expected(ctx, tx, db.PGID(sub.Task))
-		if err == nil && expects != nil {
-			err = sub.Answers(expects)
-		}
-		if err != nil {
-			return out, err
-		}
-	}
 	if sub.Push != nil {
 		if err := webhooks.Set(ctx, tx, webhooks.Setting{
 			Owner: db.Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: sub.Agent, Task: sub.Task, Webhook: sub.Push,
@@ -97,6 +69,33 @@ func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out S
 	s.tell(tx, sub.Task)
 	tx.Wake(wake.Ready(sub.Agent))
 	return out, m.Move(ctx, tx)
+}
+
+// lockForMessage locks the task of a message, stores the key of the message, and decides whether the task accepts it.
+func lockForMessage(
+	ctx context.Context, q *dbsqlc.Queries, sub *submission,
+) (t dbsqlc.TaskLockForCallerRow, err error) {
+	t, err = q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{
+		ID: db.PGID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared,
+	})
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
+		return t, a2a.ErrTaskNotFound
+	}
+	if err != nil {
+		return t, err
+	}
+	if sub.Key != "" {
+		n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{
+			Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: db.PGID(sub.Task),
+		})
+		if err != nil {
+			return t, err
+		}
+		if n == 0 {
+			return t, errKeyTaken
+		}
+	}
+	return t, admit(&t, sub)
 }
 
 // admit decides whether a locked task accepts the message.

@@ -37,6 +37,7 @@ func leftovers(f *storetest.Fixture, task a2a.ID) []string {
 		  UNION SELECT 'task_leases' FROM a2a.task_leases WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_batches' FROM a2a.task_batches WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_cancels' FROM a2a.task_cancels WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_parked' FROM a2a.task_parked WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_steps' FROM a2a.task_steps WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_waits' FROM a2a.task_waits WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_signals' FROM a2a.task_signals WHERE task_id = '%[1]s'
@@ -53,7 +54,7 @@ func TestDeletionKnowsEveryTable(t *testing.T) {
 	known = append(known, "task_events", "messages", "task_attempts", "artifacts", "artifact_parts", "task_checkpoints",
 		"context_tasks",
 		"idempotency_keys", "task_ready", "task_leases", "task_batches", "task_cancels", "task_steps", "task_waits",
-		"task_signals", "push_configs",
+		"task_signals", "task_parked", "push_configs",
 		"push_attempts")
 	for _, table := range f.Column(`SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 		WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p') AND a.attname = 'task_id'`) {

@@ -30,8 +30,8 @@ type MoveSecrets = func(from, to a2a.ID, s webhooks.Secrets) (webhooks.Secrets, 
 // RetryTask creates a new task from one that failed, was canceled or was rejected. The new task has the same tenant,
 // owner, agent and context, and the first message of the old one under a new id, which refers to the old task: in its
 // references, and in its metadata as a2ad/retryOf. The old task does not change; the audit log has the id of the new
-// one as an action on the old one. The new task gets the webhooks of the old one if move, which encrypts their secrets for
-// other rows, is not nil. RetryTask returns a2a.ErrTaskNotFound, or ErrNothingToRetry with the state.
+// one as an action on the old one. The new task gets the webhooks of the old one if move, which encrypts their secrets
+// for other rows, is not nil. RetryTask returns a2a.ErrTaskNotFound, or ErrNothingToRetry with the state.
 func (s *Store) RetryTask(ctx context.Context, old a2a.ID, move MoveSecrets) (Submitted, error) {
 	r, err := dbsqlc.New(s.db.Work()).RetrySource(ctx, db.PGID(old))
 	if errors.Is(err, pgx.ErrNoRows) {

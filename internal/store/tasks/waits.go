@@ -2,11 +2,9 @@ package tasks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -25,7 +23,7 @@ func beginWait(ctx context.Context, tx *db.Tx, it *pendingBatch, row *appended) 
 	}
 	p := dbsqlc.WaitBeginParams{
 		TaskID: row.ID, Step: int32(step.Seq), OnMessage: w.Message, Through: it.lease.Through,
-		Until: db.PGTime(w.Until), Expects: w.Expects,
+		Until: db.PGTime(w.Until),
 	}
 	if w.Until.IsZero() && w.For > 0 {
 		p.Lasts = db.PGInterval(w.For)
@@ -120,13 +118,4 @@ func answerWait(ctx context.Context, tx *db.Tx, task pgtype.UUID, resubmit bool)
 		tx.Wake(wake.Waits)
 	}
 	return err
-}
-
-// expected returns what an answer to the question of a locked task must look like; nil: anything.
-func expected(ctx context.Context, tx *db.Tx, task pgtype.UUID) (a2a.Raw, error) {
-	expects, err := dbsqlc.New(tx).WaitExpects(ctx, task)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	return expects, err
 }
