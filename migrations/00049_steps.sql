@@ -33,7 +33,7 @@ CREATE TABLE a2a.task_waits (
   epoch bigint NOT NULL,                        -- lease_epoch of the task while it waits
   step int NOT NULL,                            -- the step that records the wait
   due_at timestamptz NOT NULL,                  -- infinity: only an event ends the wait
-  set_at timestamptz NOT NULL DEFAULT clock_timestamp(), -- when due_at was set; null for a time that the agent named
+  set_at timestamptz DEFAULT clock_timestamp(), -- when due_at was set; null for a time that the agent named
   deadline_at timestamptz,                      -- of the turn; the task fails then
   on_message boolean NOT NULL DEFAULT false,    -- a message of the client ends it
   on_signal text,                               -- the signal that ends it

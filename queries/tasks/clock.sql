@@ -85,7 +85,7 @@ WITH n AS (
   WHERE w.task_id = ANY (ARRAY(
     SELECT x.task_id
     FROM a2a.task_waits x
-    WHERE x.set_at > (SELECT clock_timestamp())
+    WHERE x.set_at > (SELECT clock_timestamp()) AND isfinite(x.due_at)
     ORDER BY x.set_at
     LIMIT sqlc.arg(batch)
     FOR UPDATE SKIP LOCKED))

@@ -31,7 +31,9 @@ WITH task AS (
       WHEN sqlc.narg(until)::timestamptz IS NOT NULL THEN sqlc.narg(until)
       WHEN sqlc.narg(lasts)::interval IS NOT NULL THEN clock_timestamp() + sqlc.narg(lasts)
       ELSE 'infinity' END,
-    CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL THEN clock_timestamp() END,
+    -- A time that the agent named does not move with the clock.
+    CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL AND sqlc.narg(lasts) IS NOT NULL
+      THEN clock_timestamp() END,
     t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), e.result
   FROM task t, ended e
   -- A server of an earlier version may have left one.

@@ -150,7 +150,9 @@ WITH task AS (
       WHEN $6::timestamptz IS NOT NULL THEN $6
       WHEN $7::interval IS NOT NULL THEN clock_timestamp() + $7
       ELSE 'infinity' END,
-    CASE WHEN e.result IS NOT NULL OR $6 IS NULL THEN clock_timestamp() END,
+    -- A time that the agent named does not move with the clock.
+    CASE WHEN e.result IS NOT NULL OR $6 IS NULL AND $7 IS NOT NULL
+      THEN clock_timestamp() END,
     t.deadline_at, $4, $3, e.result
   FROM task t, ended e
   -- A server of an earlier version may have left one.
