@@ -36,6 +36,7 @@ var commands = []commanded{
 	{"README.md", true, ""},
 	{"docs/tutorials/first-agent.md", true, ""},
 	{"docs/tutorials/first-webhook.md", true, "python3"},
+	{"docs/tutorials/durable-agent.md", true, "python3"},
 	{"docs/tutorials/first-deployment.md", false, ""},
 	{"docs/explanation/durability.md", false, ""},
 	{"docs/how-to/a2a-agents.md", false, ""},
