@@ -68,7 +68,8 @@ func TestWaitsLastAsLongAfterTheClockWasSetBack(t *testing.T) {
 	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.task_waits WHERE due_at = 'infinity'"); n != 2 {
 		t.Errorf("%d waits have no end, want 2", n)
 	}
-	at := storetest.Value[time.Time](f, "SELECT due_at FROM a2a.task_waits WHERE set_at IS NULL AND due_at < 'infinity'")
+	const named = "SELECT due_at FROM a2a.task_waits WHERE set_at IS NULL AND due_at < 'infinity'"
+	at := storetest.Value[time.Time](f, named)
 	if !at.Equal(until.Add(jump)) { // SetClockBack moves what is stored
 		t.Errorf("the wait until %v ends at %v", until, at)
 	}
