@@ -45,10 +45,20 @@ type agentOutage struct {
 	NextProbeAt time.Time `json:"nextProbeAt"`
 }
 
+// waitRow says what ends the wait of a task.
+type waitRow struct {
+	Until   *time.Time `json:"until,omitempty"`
+	Message bool       `json:"message,omitempty"`
+	Signal  string     `json:"signal,omitempty"`
+
+	text string
+}
+
 // taskDetail is everything about one task.
 type taskDetail struct {
 	taskRow
 	Unreachable *agentOutage `json:"agentUnreachable,omitempty"` // nil: the task does not wait for that
+	Waits       *waitRow     `json:"waits,omitempty"`            // nil: the task does not wait
 
 	RetryOf   string          `json:"retryOf,omitempty"`   // the task that this one was made from
 	RetriedAs []string        `json:"retriedAs,omitempty"` // the tasks that were made from this one, oldest first
@@ -113,6 +123,9 @@ func newTaskDetail(row taskRow, task *a2a.Task, happened *operate.Timeline) *tas
 			Outcome: a.Outcome, Error: a.Error,
 		})
 	}
+	if w := happened.Waits; w != nil {
+		d.Waits = &waitRow{orNil(w.Until), w.Message, w.Signal, describeWait(w)}
+	}
 	if len(task.History) > 0 {
 		d.RetryOf, _ = rawjson.String(rawjson.Get(task.History[0].Metadata, tasks.RetryOf))
 	}
@@ -147,6 +160,8 @@ func showTask(app *App, d *taskDetail) error {
 		line("queued", "since "+term.Moment(*d.ReadyAt))
 	case d.Parked != nil:
 		line("parked", describeParked(d.Parked))
+	case d.Waits != nil:
+		line("waits", d.Waits.text)
 	}
 	if o := d.Unreachable; o != nil {
 		line("waits", fmt.Sprintf("because its agent has been unreachable since %s, %s: %s", term.Moment(o.Since),

@@ -18,7 +18,7 @@ import (
 type timelineRow struct {
 	At    *time.Time `json:"at,omitempty"` // nil: a message that shows with the next event
 	Ms    *int64     `json:"ms,omitempty"` // how long it took; nil: it continues, or is a moment
-	Kind  string     `json:"kind"`         // state, message, artifact, attempt, delivery or action
+	Kind  string     `json:"kind"`         // state, message, artifact, attempt, step, wait, signal, delivery or action
 	Actor string     `json:"actor"`
 	Seq   int64      `json:"seq,omitempty"` // of the event, if it is one
 	Text  string     `json:"text"`
@@ -31,6 +31,7 @@ const (
 	orderFirst   // the first event
 	orderAction
 	orderAttempt
+	orderStep
 	orderEvent
 	orderDelivery
 )
@@ -38,7 +39,8 @@ const (
 // newTimeline puts everything that happened to a task of owner into one order.
 func newTimeline(owner string, t *operate.Timeline) []timelineRow {
 	rows := slices.Concat(
-		eventRows(owner, t.Events), messageRows(owner, t), attemptRows(t.Attempts), deliveryRows(t.Tries),
+		eventRows(owner, t.Events), messageRows(owner, t), attemptRows(t.Attempts), stepRows(t),
+		deliveryRows(t.Tries),
 	)
 	for _, a := range t.Actions {
 		text := strings.TrimSuffix(a.Name+" "+string(a.Detail), " {}")

@@ -121,6 +121,29 @@ FROM a2a.messages m
 WHERE m.task_id = sqlc.arg(task_id)
 ORDER BY m.seq;
 
+-- TimelineSteps reads the steps and waits of a task for the operator, in their order. Of results it reads the beginning.
+-- name: TimelineSteps :many
+SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::text, 200), '')::text AS says,
+  (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker
+FROM a2a.task_steps s
+WHERE s.task_id = sqlc.arg(task_id) AND s.seq > sqlc.arg(after)::int
+ORDER BY s.seq
+LIMIT sqlc.arg(max)::int;
+
+-- TimelineSignals reads the signals of a task for the operator, in their order.
+-- name: TimelineSignals :many
+SELECT s.seq, s.name, coalesce(left(s.value::text, 200), '')::text AS value, s.sender, s.received_at
+FROM a2a.task_signals s
+WHERE s.task_id = sqlc.arg(task_id)
+ORDER BY s.seq;
+
+-- WaitOfTask reads what the task waits for, for the operator. No row means that it does not wait.
+-- name: WaitOfTask :one
+SELECT w.due_at, w.on_message, coalesce(w.on_signal, '')::text AS on_signal
+FROM a2a.task_waits w
+JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
+WHERE w.task_id = sqlc.arg(task_id);
+
 -- TimelineTries reads the delivery attempts of all webhooks of a task for the operator, oldest first.
 -- name: TimelineTries :many
 SELECT p.config_id, p.url, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms,

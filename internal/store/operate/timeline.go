@@ -49,6 +49,9 @@ type Timeline struct {
 	Events   []Logged
 	Messages []Said
 	Attempts []Attempt
+	Steps    []Recorded
+	Signals  []Signaled
+	Waits    *Waiting // nil: the task does not wait
 	Tries    []Tried
 	Actions  []access.Recorded // oldest first
 }
@@ -76,6 +79,9 @@ func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 			t.Messages = append(t.Messages, Said{
 				Seq: r.Seq, AtSeq: r.AtSeq, Message: tasks.DecodeMessage(r.Body, a2a.Role(r.Role)),
 			})
+		}
+		if err := t.readSteps(ctx, q, id); err != nil {
+			return err
 		}
 		return t.readTries(ctx, q, id)
 	})

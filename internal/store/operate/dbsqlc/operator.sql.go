@@ -497,6 +497,110 @@ func (q *Queries) TimelineMessages(ctx context.Context, taskID pgtype.UUID) ([]T
 	return items, nil
 }
 
+const timelineSignals = `-- name: TimelineSignals :many
+SELECT s.seq, s.name, coalesce(left(s.value::text, 200), '')::text AS value, s.sender, s.received_at
+FROM a2a.task_signals s
+WHERE s.task_id = $1
+ORDER BY s.seq
+`
+
+type TimelineSignalsRow struct {
+	Seq        int32
+	Name       string
+	Value      string
+	Sender     string
+	ReceivedAt pgtype.Timestamptz
+}
+
+// TimelineSignals reads the signals of a task for the operator, in their order.
+func (q *Queries) TimelineSignals(ctx context.Context, taskID pgtype.UUID) ([]TimelineSignalsRow, error) {
+	rows, err := q.db.Query(ctx, timelineSignals, taskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TimelineSignalsRow
+	for rows.Next() {
+		var i TimelineSignalsRow
+		if err := rows.Scan(
+			&i.Seq,
+			&i.Name,
+			&i.Value,
+			&i.Sender,
+			&i.ReceivedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const timelineSteps = `-- name: TimelineSteps :many
+SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::text, 200), '')::text AS says,
+  (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker
+FROM a2a.task_steps s
+WHERE s.task_id = $1 AND s.seq > $2::int
+ORDER BY s.seq
+LIMIT $3::int
+`
+
+type TimelineStepsParams struct {
+	TaskID pgtype.UUID
+	After  int32
+	Max    int32
+}
+
+type TimelineStepsRow struct {
+	Seq        int32
+	Key        string
+	Kind       int16
+	Name       string
+	Says       string
+	Failed     bool
+	Attempts   int32
+	NextAt     pgtype.Timestamptz
+	RecordedAt pgtype.Timestamptz
+	EndedAt    pgtype.Timestamptz
+	Worker     string
+}
+
+// TimelineSteps reads the steps and waits of a task for the operator, in their order. Of results it reads the beginning.
+func (q *Queries) TimelineSteps(ctx context.Context, arg TimelineStepsParams) ([]TimelineStepsRow, error) {
+	rows, err := q.db.Query(ctx, timelineSteps, arg.TaskID, arg.After, arg.Max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TimelineStepsRow
+	for rows.Next() {
+		var i TimelineStepsRow
+		if err := rows.Scan(
+			&i.Seq,
+			&i.Key,
+			&i.Kind,
+			&i.Name,
+			&i.Says,
+			&i.Failed,
+			&i.Attempts,
+			&i.NextAt,
+			&i.RecordedAt,
+			&i.EndedAt,
+			&i.Worker,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const timelineTries = `-- name: TimelineTries :many
 SELECT p.config_id, p.url, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms,
   coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason
@@ -568,4 +672,25 @@ func (q *Queries) TimelineTries(ctx context.Context, taskID pgtype.UUID, max int
 		return nil, err
 	}
 	return items, nil
+}
+
+const waitOfTask = `-- name: WaitOfTask :one
+SELECT w.due_at, w.on_message, coalesce(w.on_signal, '')::text AS on_signal
+FROM a2a.task_waits w
+JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
+WHERE w.task_id = $1
+`
+
+type WaitOfTaskRow struct {
+	DueAt     pgtype.Timestamptz
+	OnMessage bool
+	OnSignal  string
+}
+
+// WaitOfTask reads what the task waits for, for the operator. No row means that it does not wait.
+func (q *Queries) WaitOfTask(ctx context.Context, taskID pgtype.UUID) (WaitOfTaskRow, error) {
+	row := q.db.QueryRow(ctx, waitOfTask, taskID)
+	var i WaitOfTaskRow
+	err := row.Scan(&i.DueAt, &i.OnMessage, &i.OnSignal)
+	return i, err
 }

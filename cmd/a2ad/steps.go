@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/term"
+)
+
+// stepRows shows the steps, waits and signals of a task. A wait lasts until it is over.
+func stepRows(t *operate.Timeline) (rows []timelineRow) {
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		row := timelineRow{At: at(s.At), Kind: s.Kind.String(), Actor: s.Worker, Text: describeStep(s), order: orderStep}
+		if s.Kind == a2a.StepWait && !s.EndedAt.IsZero() {
+			row.Ms = since(s.At, s.EndedAt)
+		}
+		rows = append(rows, row)
+	}
+	for _, s := range t.Signals {
+		rows = append(rows, timelineRow{
+			At: at(s.At), Kind: "signal", Actor: s.Sender, Text: s.Name + ": " + s.Value, order: orderAction,
+		})
+	}
+	return rows
+}
+
+func describeStep(s *operate.Recorded) string {
+	text := s.Key
+	if s.Name != "" && s.Name != s.Key {
+		text += " (" + s.Name + ")"
+	}
+	if s.Attempts > 1 {
+		text += fmt.Sprintf(", try %d", s.Attempts)
+	}
+	if s.Failed {
+		text += " failed"
+	}
+	if s.Says != "" {
+		text += ": " + s.Says
+	}
+	if !s.NextAt.IsZero() {
+		text += ", again at " + term.Moment(s.NextAt)
+	}
+	return text
+}
+
+// describeWait says what a task waits for.
+func describeWait(w *operate.Waiting) string {
+	var ends []string
+	if !w.Until.IsZero() {
+		ends = append(ends, "until "+term.Moment(w.Until))
+	}
+	if w.Message {
+		ends = append(ends, "for a message")
+	}
+	if w.Signal != "" {
+		ends = append(ends, "for the signal "+term.Cell(w.Signal))
+	}
+	return strings.Join(ends, ", or ")
+}
