@@ -318,7 +318,7 @@ var allowed = map[string]*regexp.Regexp{
 	"version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`),
 	"reason":  regexp.MustCompile(`^([A-Z_]+|evicted|full|owner|too_large)$`),
 	"worker":  regexp.MustCompile(`^(local|remote)$`),
-	"outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost|unreachable|parked|` +
+	"outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost|unreachable|parked|waiting|` +
 		`started|queued|skipped|missed)$`),
 	"fate": regexp.MustCompile(`^(retry|fail|input-required|park)$`),
 	"rule": regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`),

@@ -51,10 +51,13 @@ FROM wait w;
 
 -- WaitsNext returns how long it takes until the next wait ends by its time or its deadline; -1: never.
 -- name: WaitsNext :one
-SELECT coalesce(greatest(extract(epoch FROM least(
-  (SELECT w.due_at FROM a2a.task_waits w WHERE w.due_at < 'infinity' ORDER BY w.due_at LIMIT 1),
-  (SELECT w.deadline_at FROM a2a.task_waits w WHERE w.deadline_at < 'infinity' ORDER BY w.deadline_at LIMIT 1))
-  - clock_timestamp()) * 1000, 0), -1)::bigint AS due_in_ms;
+SELECT CASE WHEN n.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM n.at - clock_timestamp()) * 1000, 0) END::bigint
+  AS due_in_ms
+FROM (
+  SELECT least(
+    (SELECT w.due_at FROM a2a.task_waits w WHERE w.due_at < 'infinity' ORDER BY w.due_at LIMIT 1),
+    (SELECT w.deadline_at FROM a2a.task_waits w WHERE w.deadline_at < 'infinity' ORDER BY w.deadline_at LIMIT 1)) AS at
+) n;
 
 -- WaitsEnd puts tasks whose wait is over into the queue, at most batch of them. It waits for no lock.
 -- name: WaitsEnd :many

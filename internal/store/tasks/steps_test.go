@@ -76,6 +76,40 @@ func TestWaitsLastAsLongAfterTheClockWasSetBack(t *testing.T) {
 	f.Invariants()
 }
 
+// The loop that ends waits sleeps until the next one, and makes no statement while there is none.
+func TestNextWait(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	next := func() (time.Duration, bool) {
+		t.Helper()
+		in, ok, err := f.Tasks.NextWait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in, ok
+	}
+	if in, ok := next(); ok {
+		t.Errorf("without a wait the next one is in %s", in)
+	}
+	for _, tt := range []struct {
+		wait        a2a.Wait
+		least, most time.Duration // 0: no wait ends by its time
+	}{
+		{a2a.Wait{Message: true}, 0, 0},
+		{a2a.Wait{For: time.Hour}, 59 * time.Minute, time.Hour},
+		{a2a.Wait{For: time.Minute}, 30 * time.Second, time.Minute},
+		{a2a.Wait{Until: time.Now().Add(-time.Hour)}, 0, time.Nanosecond},
+	} {
+		if _, err := f.Tasks.Append(t.Context(), f.RunningTask(), waiting(tt.wait)); err != nil {
+			t.Fatal(err)
+		}
+		f.Exec("UPDATE a2a.task_waits SET deadline_at = NULL")
+		if in, ok := next(); ok != (tt.most > 0) || in < tt.least || in > tt.most {
+			t.Errorf("after %+v the next wait is in %s (%t), want %s to %s", tt.wait, in, ok, tt.least, tt.most)
+		}
+	}
+}
+
 // Steps are removed together with the log.
 func TestRetentionRemovesSteps(t *testing.T) {
 	t.Parallel()

@@ -107,7 +107,10 @@ func (s *Store) NextWait(ctx context.Context) (in time.Duration, ok bool, err er
 	if err != nil {
 		return 0, false, fmt.Errorf("look for the next wait: %w", db.Unavailable(err))
 	}
-	return time.Duration(ms) * time.Millisecond, ms >= 0, nil
+	if ms < 0 {
+		return 0, false, nil
+	}
+	return time.Duration(ms) * time.Millisecond, true, nil
 }
 
 // answerWait tells the wait of a locked task about a message of its client. The task goes back into the queue with
