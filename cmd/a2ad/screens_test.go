@@ -91,8 +91,8 @@ func someTimeline() *operate.Timeline {
 		Steps: []operate.Recorded{
 			{Seq: 1, Kind: a2a.StepWork, Key: "charge#1", Name: "charge", Says: `"busy"`, Failed: true, Attempts: 2,
 				NextAt: later(60_000), At: later(1010), Worker: "replica-1"},
-			{Seq: 2, Kind: a2a.StepWait, Key: "approval#1", Says: `{"by":"time"}`, At: later(1020), EndedAt: later(1090),
-				Worker: "replica-1"},
+			{Seq: 2, Kind: a2a.StepWait, Key: "approval#1", Says: `{"by":"time"}`, At: later(1020),
+				EndedAt: later(1090), Worker: "replica-1"},
 		},
 		Signals: []operate.Signaled{{Name: "approved", Value: `"yes"`, Sender: "acme/ops", At: later(1095)}},
 		Tries: []operate.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a",

@@ -13,7 +13,9 @@ import (
 func stepRows(t *operate.Timeline) (rows []timelineRow) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		row := timelineRow{At: at(s.At), Kind: s.Kind.String(), Actor: s.Worker, Text: describeStep(s), order: orderStep}
+		row := timelineRow{
+			At: at(s.At), Kind: s.Kind.String(), Actor: s.Worker, Text: describeStep(s), order: orderStep,
+		}
 		if s.Kind == a2a.StepWait && !s.EndedAt.IsZero() {
 			row.Ms = since(s.At, s.EndedAt)
 		}

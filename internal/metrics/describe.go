@@ -82,8 +82,8 @@ func (s *sources) describeWork() {
 		"Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried "+
 			"again), released (given back at shutdown, or because the database was not available), canceled, lost "+
 			"(the lease was lost), unreachable (the agent could not be reached; the task waits), parked (no attempt "+
-			"is left, and the task waits for an operator), waiting (the agent lets its task wait). Remote workers report " +
-			"the first four, parked and waiting.",
+			"is left, and the task waits for an operator), waiting (the agent lets its task wait). Remote workers "+
+			"report the first four, parked and waiting.",
 		[]string{"worker", "agent", "outcome"}, func(show report) {
 			for end, n := range s.Pool.Attempts() {
 				show(float64(n), "local", end.Agent, end.Outcome)
