@@ -41,6 +41,8 @@ func (callers) Authenticate(r *http.Request) (auth.Principal, error) {
 		p.Agents = []string{"words"}
 	case "signaler":
 		p.Scopes = []auth.Scope{auth.ScopeSignal}
+	case "words signaler":
+		p.Agents, p.Scopes = []string{"words"}, []auth.Scope{auth.ScopeSignal}
 	case "client":
 		p.Scopes = []auth.Scope{auth.ScopeTasksRead, auth.ScopeTasksWrite}
 	case "broken":

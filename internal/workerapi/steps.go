@@ -52,7 +52,7 @@ func (a *API) serveSignal(ctx context.Context, r *request) ([]byte, error) {
 	s := tasks.Signal{
 		Task: task, Name: f.name("the name of the signal", quoted(r.PathValue("name"))),
 		Key: r.Header.Get("Idempotency-Key"), Sender: r.principal.Tenant + "/" + r.principal.Owner,
-		May: func(agent string) bool { return r.principal.MayUse(agent) && a.agents()[agent] != nil },
+		May: r.principal.MayUse,
 	}
 	if s.Key != "" {
 		s.Key = f.name("Idempotency-Key", quoted(s.Key))
