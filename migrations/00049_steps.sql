@@ -37,6 +37,7 @@ CREATE TABLE a2a.task_waits (
   deadline_at timestamptz,                      -- of the turn; the task fails then
   on_message boolean NOT NULL DEFAULT false,    -- a message of the client ends it
   on_signal text,                               -- the signal that ends it
+  expects json,                                 -- what an answer of the client must look like
   result json                                   -- what has ended the wait; null: its time
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_threshold = 1000000000);

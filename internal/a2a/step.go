@@ -47,6 +47,7 @@ type Wait struct {
 	For     time.Duration // instead of Until: how long, from the time at which it is recorded; 0: no limit
 	Message bool          // continue when the client sends a message
 	Signal  string        // continue when this signal arrives; empty: no signal
+	Expects Raw           // of Status: what an answer must look like; may be nil
 	Status  *Status       // a question to the client, with a state that interrupts the task; may be nil
 }
 

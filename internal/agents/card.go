@@ -80,7 +80,7 @@ func (d *decoder) skills(n node, c *a2a.Card) {
 
 func (d *decoder) skill(n node) a2a.Skill {
 	var s a2a.Skill
-	var in schema
+	var in compiledSchema
 	lines := d.mapping(n, "a skill", []field{
 		{"id", "", d.text("id", &s.ID)},
 		{"name", "", d.text("name", &s.Name)},
@@ -90,13 +90,13 @@ func (d *decoder) skill(n node) a2a.Skill {
 		{"input_modes", "inputModes", d.modes("input_modes", &s.InputModes)},
 		{"output_modes", "outputModes", d.modes("output_modes", &s.OutputModes)},
 		{"input_schema", "inputSchema", d.schema("input_schema", &s.InputSchema, &in)},
-		{"output_schema", "outputSchema", d.schema("output_schema", &s.OutputSchema, new(schema))},
+		{"output_schema", "outputSchema", d.schema("output_schema", &s.OutputSchema, new(compiledSchema))},
 		{"security", "", func(n node) { d.security(n, &s.Security) }},
 	}, nil)
 	if n.kind == kindMap && lines["id"] == 0 {
 		d.fault(n.line, "a skill has no id; add one, like id: count")
 	}
-	if in.compiled != nil {
+	if in.Schema != nil {
 		if d.inputs == nil {
 			d.inputs = make(map[string]a2a.Schema)
 		}

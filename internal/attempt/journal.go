@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -125,6 +126,8 @@ func copyWait(w a2a.Wait) (a2a.Event, int, error) {
 		return nil, 0, errors.New("a wait needs until, for, message or signal")
 	case len(w.Signal) > maxKey || w.Signal != CleanText(w.Signal):
 		return nil, 0, fmt.Errorf("wait.signal is longer than %d bytes or not valid text", maxKey)
+	case w.Status == nil && w.Expects != nil:
+		return nil, 0, errors.New("wait.expects needs a status, which asks the client")
 	case w.Status == nil:
 		return &w, 0, nil
 	case !w.Status.State.Interrupted():
@@ -132,10 +135,29 @@ func copyWait(w a2a.Wait) (a2a.Event, int, error) {
 	case !w.Message:
 		return nil, 0, errors.New("a wait with a status needs message: true")
 	}
-	e, n, err := copyStatus(a2a.StatusUpdate{Status: *w.Status})
+	asked := a2a.StatusUpdate{Status: *w.Status}
+	if w.Expects != nil {
+		if _, err := ParseExpects(w.Expects); err != nil {
+			return nil, 0, err
+		}
+		asked.Status.Message = withExpects(asked.Status.Message, w.Expects)
+	}
+	e, n, err := copyStatus(asked)
 	if err != nil {
 		return nil, 0, err
 	}
 	w.Status = &e.(*a2a.StatusUpdate).Status
 	return &w, n, nil
+}
+
+// withExpects adds what a question expects to its message, as a data part that every client can show.
+func withExpects(question *a2a.Message, expects a2a.Raw) *a2a.Message {
+	m := a2a.Message{}
+	if question != nil {
+		m = *question
+	}
+	m.Parts = append(slices.Clone(m.Parts), a2a.Part{
+		Kind: a2a.PartData, Data: expects, Metadata: a2a.Raw(`{"a2ad/expects":true}`),
+	})
+	return &m
 }

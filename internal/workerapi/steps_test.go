@@ -55,7 +55,8 @@ func TestWorkerRecordsStepsAndWaits(t *testing.T) {
 	}
 	want(t, f.post(again.path+"events", events(completed)), 200, "")
 	want(t, f.ask(f.at, "signaler", "POST", signal, ""), 409, a2a.CodeTaskTerminal.Reason())
-	local := "/tasks/" + f.submit("in-process", "ann").String() + "/signals/approved" // no remote worker serves its agent
+	// No remote worker serves its agent.
+	local := "/tasks/" + f.submit("in-process", "ann").String() + "/signals/approved"
 	want(t, f.ask(f.at, "words signaler", "POST", local, ""), 404, "NOT_FOUND")
 	want(t, f.ask(f.at, "signaler", "POST", local, ""), 200, "")
 	unknown := "/tasks/01000000-0000-7000-8000-000000000000/signals/approved"

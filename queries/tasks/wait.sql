@@ -24,7 +24,7 @@ WITH task AS (
   FROM task t
 ), wait AS (
   INSERT INTO a2a.task_waits AS w (
-    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, result)
+    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result)
   SELECT t.id, t.lease_epoch, sqlc.arg(step),
     CASE
       WHEN e.result IS NOT NULL THEN clock_timestamp()
@@ -34,13 +34,13 @@ WITH task AS (
     -- A time that the agent named does not move with the clock.
     CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL AND sqlc.narg(lasts) IS NOT NULL
       THEN clock_timestamp() END,
-    t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), e.result
+    t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), sqlc.narg(expects)::json, e.result
   FROM task t, ended e
   -- A server of an earlier version may have left one.
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, step = excluded.step, due_at = excluded.due_at, set_at = excluded.set_at,
     deadline_at = excluded.deadline_at, on_message = excluded.on_message, on_signal = excluded.on_signal,
-    result = excluded.result
+    expects = excluded.expects, result = excluded.result
   RETURNING w.due_at, w.deadline_at
 )
 SELECT (least(w.due_at, w.deadline_at) < 'infinity')::boolean AS bounded,
@@ -141,6 +141,13 @@ SELECT EXISTS (SELECT FROM due) AS due;
 UPDATE a2a.task_steps s
 SET ended_at = clock_timestamp(), result = '{"by":"message"}'::json
 WHERE s.task_id = sqlc.arg(task_id) AND s.seq = sqlc.arg(step) AND s.ended_at IS NULL;
+
+-- WaitExpects returns what an answer to the task's question must look like. No row means that it may be anything.
+-- name: WaitExpects :one
+SELECT w.expects
+FROM a2a.task_waits w
+JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
+WHERE w.task_id = sqlc.arg(task_id) AND w.expects IS NOT NULL;
 
 -- WaitsFail fails tasks whose deadline has passed while they waited, at most batch of them. It waits for no lock.
 -- name: WaitsFail :many

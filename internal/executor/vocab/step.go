@@ -63,6 +63,8 @@ func (r *reader) wait(v []byte) a2a.Event {
 			w.Message = r.truth(v, path)
 		case "signal":
 			w.Signal = r.id(v, path)
+		case "expects":
+			w.Expects = r.object(v, path)
 		case "status":
 			w.Status = &a2a.Status{}
 			r.status(v, path, w.Status)

@@ -171,6 +171,7 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"step":{"key":"k","output":1}}`, `step.output is unknown`},
 		{`{"wait":{"for":"a while"}}`, `wait.for must be a duration such as 90s or 24h`},
 		{`{"wait":{"until":"12345-01-01T00:00:00Z"}}`, `wait.until must be a time such as 2026-12-24T08:00:00Z`},
+		{`{"wait":{"expects":1}}`, `wait.expects must be an object`},
 		{`{"wait":{"message":1}}`, `wait.message must be true or false`},
 		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
 		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},

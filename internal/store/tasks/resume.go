@@ -36,6 +36,11 @@ func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out S
 		return out, err
 	}
 	state := a2a.State(t.State)
+	if t.Steps > 0 && state.Interrupted() && sub.Answers != nil {
+		if err := checkAnswer(ctx, tx, db.PGID(sub.Task), sub.Answers); err != nil {
+			return out, err
+		}
+	}
 	if sub.Push != nil {
 		if err := webhooks.Set(ctx, tx, webhooks.Setting{
 			Owner: db.Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: sub.Agent, Task: sub.Task, Webhook: sub.Push,

@@ -39,6 +39,9 @@ type Submission struct {
 	// Undecided says that the agent may answer with a message in place of a new task. No client sees the task until the
 	// agent has reported something else, or Reveal was called.
 	Undecided bool
+	// Answers checks whether the message is what the question of its task expects. Its error is for the client. nil: no
+	// message is refused.
+	Answers func(expects a2a.Raw) error
 	// Action is recorded in the same transaction, if it is not nil. It is for new tasks.
 	Action *access.Action
 	// Webhooks are set in the same transaction, if it is not nil. It is for new tasks.

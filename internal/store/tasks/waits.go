@@ -2,9 +2,11 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -23,7 +25,7 @@ func beginWait(ctx context.Context, tx *db.Tx, it *pendingBatch, row *appended) 
 	}
 	p := dbsqlc.WaitBeginParams{
 		TaskID: row.ID, Step: int32(step.Seq), OnMessage: w.Message, Through: it.lease.Through,
-		Until: db.PGTime(w.Until),
+		Until: db.PGTime(w.Until), Expects: w.Expects,
 	}
 	if w.Until.IsZero() && w.For > 0 {
 		p.Lasts = db.PGInterval(w.For)
@@ -121,4 +123,16 @@ func answerWait(ctx context.Context, tx *db.Tx, task pgtype.UUID, resubmit bool)
 		tx.Wake(wake.Waits)
 	}
 	return err
+}
+
+// checkAnswer checks whether a message is what the question of a locked task expects.
+func checkAnswer(ctx context.Context, tx *db.Tx, task pgtype.UUID, fits func(expects a2a.Raw) error) error {
+	expects, err := dbsqlc.New(tx).WaitExpects(ctx, task)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fits(expects)
 }

@@ -143,7 +143,7 @@ WITH task AS (
   FROM task t
 ), wait AS (
   INSERT INTO a2a.task_waits AS w (
-    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, result)
+    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result)
   SELECT t.id, t.lease_epoch, $2,
     CASE
       WHEN e.result IS NOT NULL THEN clock_timestamp()
@@ -153,13 +153,13 @@ WITH task AS (
     -- A time that the agent named does not move with the clock.
     CASE WHEN e.result IS NOT NULL OR $6 IS NULL AND $7 IS NOT NULL
       THEN clock_timestamp() END,
-    t.deadline_at, $4, $3, e.result
+    t.deadline_at, $4, $3, $8::json, e.result
   FROM task t, ended e
   -- A server of an earlier version may have left one.
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, step = excluded.step, due_at = excluded.due_at, set_at = excluded.set_at,
     deadline_at = excluded.deadline_at, on_message = excluded.on_message, on_signal = excluded.on_signal,
-    result = excluded.result
+    expects = excluded.expects, result = excluded.result
   RETURNING w.due_at, w.deadline_at
 )
 SELECT (least(w.due_at, w.deadline_at) < 'infinity')::boolean AS bounded,
@@ -177,6 +177,7 @@ type WaitBeginParams struct {
 	Through   int64
 	Until     pgtype.Timestamptz
 	Lasts     pgtype.Interval
+	Expects   []byte
 }
 
 type WaitBeginRow struct {
@@ -195,10 +196,26 @@ func (q *Queries) WaitBegin(ctx context.Context, arg WaitBeginParams) (WaitBegin
 		arg.Through,
 		arg.Until,
 		arg.Lasts,
+		arg.Expects,
 	)
 	var i WaitBeginRow
 	err := row.Scan(&i.Bounded, &i.DueInMs)
 	return i, err
+}
+
+const waitExpects = `-- name: WaitExpects :one
+SELECT w.expects
+FROM a2a.task_waits w
+JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
+WHERE w.task_id = $1 AND w.expects IS NOT NULL
+`
+
+// WaitExpects returns what an answer to the task's question must look like. No row means that it may be anything.
+func (q *Queries) WaitExpects(ctx context.Context, taskID pgtype.UUID) ([]byte, error) {
+	row := q.db.QueryRow(ctx, waitExpects, taskID)
+	var expects []byte
+	err := row.Scan(&expects)
+	return expects, err
 }
 
 const waitSkip = `-- name: WaitSkip :exec
