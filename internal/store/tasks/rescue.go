@@ -22,10 +22,9 @@ type Policy struct {
 	ParkFor     time.Duration // after that, a parked task fails; 0: never
 }
 
-// Rescue ends at most batch expired leases and returns how many. Tasks of agents without a policy are retried, up to
-// the attempts of others, which also says whether they are parked then. It also begins waits again that began in the
-// future, because the clock was set back since.
-// If another process is doing this, it does nothing.
+// Rescue ends at most batch expired leases and returns how many. The policy others is for tasks of agents that have
+// none. It also begins waits again that began in the future, because the clock was set back since. If another process
+// is doing this, it does nothing.
 func (s *Store) Rescue(ctx context.Context, policies []Policy, others Policy, batch int) (int, error) {
 	p := dbsqlc.LeaseRescueParams{
 		Batch: int32(batch), DefaultAttempts: int32(others.MaxAttempts), DefaultParks: others.Parks,
