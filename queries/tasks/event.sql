@@ -11,7 +11,7 @@ WITH batch AS (
   --   folds   the batch asks to end a task whose artifacts are to be folded: ArtifactFold follows
   --   kept    the task may have a checkpoint, which its end deletes
   --   tells   the batch tells the client more than that its message is being worked on; replies: it is the reply
-  --   steps   how many steps it adds; step_after: the newest step that the run knows of
+  --   steps   how many steps it adds: StepsAdd follows; step_after: the newest step that the run knows of
   --   waits   the run ends, and its turn goes on: WaitBegin follows
   SELECT unnest(sqlc.arg(numbers)::int[]) AS pos, unnest(sqlc.arg(task_ids)::uuid[]) AS id,
     unnest(sqlc.arg(epochs)::bigint[]) AS epoch, unnest(sqlc.arg(counts)::int[]) AS events,
@@ -35,15 +35,6 @@ WITH batch AS (
   SELECT unnest(sqlc.arg(message_positions)::int[]) AS pos, unnest(sqlc.arg(message_places)::int[]) AS event_number,
     unnest(sqlc.arg(message_numbers)::int[]) AS number, unnest(sqlc.arg(message_ids)::text[]) AS message_id,
     unnest(sqlc.arg(messages)::json[]) AS body
-), step AS (
-  -- One row for each step: its batch, and its number in the task. One that is recorded again has the number it had.
-  SELECT unnest(sqlc.arg(step_positions)::int[]) AS pos, unnest(sqlc.arg(step_seqs)::int[]) AS seq,
-    unnest(sqlc.arg(step_keys)::text[]) AS key, unnest(sqlc.arg(step_kinds)::smallint[]) AS kind,
-    unnest(sqlc.arg(step_names)::text[]) AS name, unnest(sqlc.arg(step_inputs)::bytea[]) AS input,
-    unnest(sqlc.arg(step_results)::json[]) AS result, unnest(sqlc.arg(step_errors)::json[]) AS error,
-    unnest(sqlc.arg(step_attempts)::int[]) AS attempts, unnest(sqlc.arg(step_next_ats)::timestamptz[]) AS next_at,
-    unnest(sqlc.arg(step_started_ats)::timestamptz[]) AS started_at,
-    unnest(sqlc.arg(step_ended_ats)::timestamptz[]) AS ended_at
 ),
 task AS (
   UPDATE a2a.tasks t
@@ -148,20 +139,6 @@ task AS (
     a2a.source_worker(), t.epoch, t.worker, t.last_at, nullif(e.artifact_id, ''), e.body, e.parts
   FROM event e
   JOIN task t ON t.pos = e.pos
-), step_added AS (
-  INSERT INTO a2a.task_steps AS o (
-    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
-  SELECT t.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
-    -- A step that is final has ended, even if the agent does not say when.
-    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
-    t.epoch, t.worker
-  FROM step s
-  JOIN task t ON t.pos = s.pos
-  -- A step that failed and was tried again.
-  ON CONFLICT (task_id, seq) DO UPDATE
-  SET result = excluded.result, error = excluded.error, attempts = excluded.attempts, next_at = excluded.next_at,
-    ended_at = excluded.ended_at, epoch = excluded.epoch, worker = excluded.worker
-  WHERE o.key = excluded.key AND o.ended_at IS NULL
 )
 SELECT t.pos::int AS pos, t.id::uuid AS id, t.base::bigint AS base, t.last_message_seq, t.last_at,
   coalesce(t.state, 0)::smallint AS state, t.folded, coalesce(t.asked <> t.state, false)::boolean AS requeued,

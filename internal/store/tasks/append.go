@@ -275,7 +275,7 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 // webhooks or batches have ids.
 func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.EventAppendParams) ([]appended, error) {
 	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool {
-		return it.batch.ID != "" || it.batch.Wait != nil
+		return it.batch.ID != "" || len(it.batch.Steps) > 0
 	})
 	run := db.Autocommit[[]appended]
 	if whole {
@@ -295,13 +295,13 @@ func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.
 		if !whole {
 			return rows, nil
 		}
-		return rows, appendWith(ctx, tx, items, rows)
+		return rows, s.appendWith(ctx, tx, items, rows)
 	})
 }
 
 // appendWith completes the transaction of batches that were written: it folds artifacts, records the ids of batches and
 // moves the heads of webhooks.
-func appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
+func (s *Store) appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
 	q := dbsqlc.New(tx)
 	var ended []pgtype.UUID
 	var m webhooks.HeadMoves
@@ -321,6 +321,9 @@ func appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []ap
 		if err := q.BatchesAdd(ctx, ids); err != nil {
 			return err
 		}
+	}
+	if err := addSteps(ctx, q, items, rows, s.db.Replica()); err != nil {
+		return err
 	}
 	for i := range rows {
 		if it := items[rows[i].Pos-1]; it.batch.Wait != nil {

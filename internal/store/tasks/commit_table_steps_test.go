@@ -33,7 +33,7 @@ func (w *witness) wait() *tasks.Lease {
 
 // writingsOfSteps are the methods for steps and waits.
 var writingsOfSteps = []writing{
-	answering("tasks.Append with a step", storetest.IsExecute,
+	answering("tasks.Append with a step", storetest.IsCommit,
 		func(w *witness) func(*store.Store) (tasks.Appended, error) {
 			l := w.RunningTask()
 			return func(s *store.Store) (tasks.Appended, error) {

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -25,25 +26,34 @@ func (a *pendingBatch) countSteps() {
 	}
 }
 
-// stepParams adds the steps of the i-th batch.
+// stepParams adds what the statement of the append must know of the steps of the i-th batch.
 func (a *pendingBatch) stepParams(p *dbsqlc.EventAppendParams, i int) {
 	p.StepCounts[i], p.StepAfters[i] = int32(a.added), int32(a.lease.Steps)
 	p.StepSizes[i], p.Waits[i] = int64(a.steps), a.batch.Wait != nil
-	for j := range a.batch.Steps {
-		s := &a.batch.Steps[j]
-		p.StepPositions = append(p.StepPositions, int32(i+1))
-		p.StepSeqs = append(p.StepSeqs, int32(s.Seq))
-		p.StepKeys = append(p.StepKeys, s.Key)
-		p.StepKinds = append(p.StepKinds, int16(s.Kind))
-		p.StepNames = append(p.StepNames, s.Name)
-		p.StepInputs = append(p.StepInputs, s.Input)
-		p.StepResults = append(p.StepResults, s.Result)
-		p.StepErrors = append(p.StepErrors, s.Error)
-		p.StepAttempts = append(p.StepAttempts, int32(max(s.Attempts, 1)))
-		p.StepNextAts = append(p.StepNextAts, db.PGTime(s.NextAt))
-		p.StepStartedAts = append(p.StepStartedAts, db.PGTime(s.StartedAt))
-		p.StepEndedAts = append(p.StepEndedAts, db.PGTime(s.EndedAt))
+}
+
+// addSteps records the steps of batches that were written.
+func addSteps(ctx context.Context, q *dbsqlc.Queries, items []*pendingBatch, rows []appended, self string) error {
+	var p dbsqlc.StepsAddParams
+	for i := range rows {
+		it := items[rows[i].Pos-1]
+		for j := range it.batch.Steps {
+			s := &it.batch.Steps[j]
+			p.TaskIds, p.Epochs = append(p.TaskIds, rows[i].ID), append(p.Epochs, it.lease.Epoch)
+			p.Workers = append(p.Workers, cmp.Or(it.lease.Worker, self))
+			p.Seqs, p.Keys = append(p.Seqs, int32(s.Seq)), append(p.Keys, s.Key)
+			p.Kinds, p.Names = append(p.Kinds, int16(s.Kind)), append(p.Names, s.Name)
+			p.Inputs, p.Results = append(p.Inputs, s.Input), append(p.Results, s.Result)
+			p.Errors, p.Attempts = append(p.Errors, s.Error), append(p.Attempts, int32(max(s.Attempts, 1)))
+			p.NextAts = append(p.NextAts, db.PGTime(s.NextAt))
+			p.StartedAts = append(p.StartedAts, db.PGTime(s.StartedAt))
+			p.EndedAts = append(p.EndedAts, db.PGTime(s.EndedAt))
+		}
 	}
+	if len(p.Seqs) == 0 {
+		return nil
+	}
+	return q.StepsAdd(ctx, p)
 }
 
 // writtenSteps is written for a batch without events: its first new step follows the newest one that the run knew of.

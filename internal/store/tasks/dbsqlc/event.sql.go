@@ -53,7 +53,7 @@ WITH batch AS (
   --   folds   the batch asks to end a task whose artifacts are to be folded: ArtifactFold follows
   --   kept    the task may have a checkpoint, which its end deletes
   --   tells   the batch tells the client more than that its message is being worked on; replies: it is the reply
-  --   steps   how many steps it adds; step_after: the newest step that the run knows of
+  --   steps   how many steps it adds: StepsAdd follows; step_after: the newest step that the run knows of
   --   waits   the run ends, and its turn goes on: WaitBegin follows
   SELECT unnest($1::int[]) AS pos, unnest($2::uuid[]) AS id,
     unnest($3::bigint[]) AS epoch, unnest($4::int[]) AS events,
@@ -77,15 +77,6 @@ WITH batch AS (
   SELECT unnest($31::int[]) AS pos, unnest($32::int[]) AS event_number,
     unnest($33::int[]) AS number, unnest($34::text[]) AS message_id,
     unnest($35::json[]) AS body
-), step AS (
-  -- One row for each step: its batch, and its number in the task. One that is recorded again has the number it had.
-  SELECT unnest($36::int[]) AS pos, unnest($37::int[]) AS seq,
-    unnest($38::text[]) AS key, unnest($39::smallint[]) AS kind,
-    unnest($40::text[]) AS name, unnest($41::bytea[]) AS input,
-    unnest($42::json[]) AS result, unnest($43::json[]) AS error,
-    unnest($44::int[]) AS attempts, unnest($45::timestamptz[]) AS next_at,
-    unnest($46::timestamptz[]) AS started_at,
-    unnest($47::timestamptz[]) AS ended_at
 ),
 task AS (
   UPDATE a2a.tasks t
@@ -134,7 +125,7 @@ task AS (
     AND t.steps = b.step_after
     AND NOT a2a.state_terminal(t.state)
     -- The heads of its webhooks must move in the same transaction, and with_push promises that.
-    AND ($48::boolean OR NOT t.has_push)
+    AND ($36::boolean OR NOT t.has_push)
   RETURNING b.pos, t.id, b.epoch, t.last_seq - b.events AS base, t.last_message_seq - b.messages AS message_base,
     t.last_message_seq, t.last_at, CASE WHEN b.asked > 0 THEN t.state END AS state, b.asked,
     b.error, b.checkpoint, b.kept, b.worker, t.folded, t.has_push, t.ready_at, b.waits
@@ -190,20 +181,6 @@ task AS (
     a2a.source_worker(), t.epoch, t.worker, t.last_at, nullif(e.artifact_id, ''), e.body, e.parts
   FROM event e
   JOIN task t ON t.pos = e.pos
-), step_added AS (
-  INSERT INTO a2a.task_steps AS o (
-    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
-  SELECT t.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
-    -- A step that is final has ended, even if the agent does not say when.
-    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
-    t.epoch, t.worker
-  FROM step s
-  JOIN task t ON t.pos = s.pos
-  -- A step that failed and was tried again.
-  ON CONFLICT (task_id, seq) DO UPDATE
-  SET result = excluded.result, error = excluded.error, attempts = excluded.attempts, next_at = excluded.next_at,
-    ended_at = excluded.ended_at, epoch = excluded.epoch, worker = excluded.worker
-  WHERE o.key = excluded.key AND o.ended_at IS NULL
 )
 SELECT t.pos::int AS pos, t.id::uuid AS id, t.base::bigint AS base, t.last_message_seq, t.last_at,
   coalesce(t.state, 0)::smallint AS state, t.folded, coalesce(t.asked <> t.state, false)::boolean AS requeued,
@@ -247,18 +224,6 @@ type EventAppendParams struct {
 	MessageNumbers   []int32
 	MessageIds       []string
 	Messages         [][]byte
-	StepPositions    []int32
-	StepSeqs         []int32
-	StepKeys         []string
-	StepKinds        []int16
-	StepNames        []string
-	StepInputs       [][]byte
-	StepResults      [][]byte
-	StepErrors       [][]byte
-	StepAttempts     []int32
-	StepNextAts      []pgtype.Timestamptz
-	StepStartedAts   []pgtype.Timestamptz
-	StepEndedAts     []pgtype.Timestamptz
 	WithPush         bool
 }
 
@@ -314,18 +279,6 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.MessageNumbers,
 		arg.MessageIds,
 		arg.Messages,
-		arg.StepPositions,
-		arg.StepSeqs,
-		arg.StepKeys,
-		arg.StepKinds,
-		arg.StepNames,
-		arg.StepInputs,
-		arg.StepResults,
-		arg.StepErrors,
-		arg.StepAttempts,
-		arg.StepNextAts,
-		arg.StepStartedAts,
-		arg.StepEndedAts,
 		arg.WithPush,
 	)
 	if err != nil {

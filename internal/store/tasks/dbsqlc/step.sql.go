@@ -11,6 +11,68 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const stepsAdd = `-- name: StepsAdd :exec
+INSERT INTO a2a.task_steps AS o (
+  task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
+SELECT s.task_id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
+  -- A step that is final has ended, even if the agent does not say when.
+  CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
+  s.epoch, s.worker
+FROM (
+  SELECT unnest($1::uuid[]) AS task_id, unnest($2::int[]) AS seq,
+    unnest($3::text[]) AS key, unnest($4::smallint[]) AS kind,
+    unnest($5::text[]) AS name, unnest($6::bytea[]) AS input,
+    unnest($7::json[]) AS result, unnest($8::json[]) AS error,
+    unnest($9::int[]) AS attempts, unnest($10::timestamptz[]) AS next_at,
+    unnest($11::timestamptz[]) AS started_at, unnest($12::timestamptz[]) AS ended_at,
+    unnest($13::bigint[]) AS epoch, unnest($14::text[]) AS worker
+) s
+ON CONFLICT (task_id, seq) DO UPDATE
+SET result = excluded.result, error = excluded.error, attempts = excluded.attempts, next_at = excluded.next_at,
+  ended_at = excluded.ended_at, epoch = excluded.epoch, worker = excluded.worker
+WHERE o.key = excluded.key AND o.ended_at IS NULL
+`
+
+type StepsAddParams struct {
+	TaskIds    []pgtype.UUID
+	Seqs       []int32
+	Keys       []string
+	Kinds      []int16
+	Names      []string
+	Inputs     [][]byte
+	Results    [][]byte
+	Errors     [][]byte
+	Attempts   []int32
+	NextAts    []pgtype.Timestamptz
+	StartedAts []pgtype.Timestamptz
+	EndedAts   []pgtype.Timestamptz
+	Epochs     []int64
+	Workers    []string
+}
+
+// StepsAdd records steps of batches that EventAppend has written in the same transaction. It is a statement of its own,
+// so that batches without steps do not pay for it. A step that is recorded again has the number it had.
+// A step that failed and was tried again.
+func (q *Queries) StepsAdd(ctx context.Context, arg StepsAddParams) error {
+	_, err := q.db.Exec(ctx, stepsAdd,
+		arg.TaskIds,
+		arg.Seqs,
+		arg.Keys,
+		arg.Kinds,
+		arg.Names,
+		arg.Inputs,
+		arg.Results,
+		arg.Errors,
+		arg.Attempts,
+		arg.NextAts,
+		arg.StartedAts,
+		arg.EndedAts,
+		arg.Epochs,
+		arg.Workers,
+	)
+	return err
+}
+
 const stepsAfter = `-- name: StepsAfter :many
 WITH n AS MATERIALIZED (
   SELECT s.seq,
