@@ -18,7 +18,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON a2a.agent_workers TO a2a_worker;
 ALTER TABLE a2a.agent_outages ADD COLUMN IF NOT EXISTS told_until timestamptz NOT NULL DEFAULT '-infinity';
 
 -- Tasks that wait for an unreachable agent are found without reading others that wait for a later time. Other rows of the
--- queue are not in this index, and their inserts do not pay for it. An index that a broken build left behind is made again.
+-- queue are not in this index, and their inserts do not pay for it. A rerun replaces an index whose build failed.
 DROP INDEX CONCURRENTLY IF EXISTS a2a.task_ready_unreachable;
 CREATE INDEX CONCURRENTLY task_ready_unreachable ON a2a.task_ready (queue, run_at) WHERE reason = 'agent unreachable';
 

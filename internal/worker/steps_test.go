@@ -232,7 +232,7 @@ func TestMessageEndsAWait(t *testing.T) {
 	}
 }
 
-func TestQuestionThatNobodyAnswersGoesOn(t *testing.T) {
+func TestQuestionWithoutAnAnswerEndsByTime(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	asked := make(chan struct{}, 10)

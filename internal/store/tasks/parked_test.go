@@ -57,9 +57,9 @@ func TestParkedTaskStaysWorkingWithoutAWorker(t *testing.T) {
 	if n := len(f.TakeCommitted(l.TaskID)); n == 0 {
 		t.Error("no commit was reported to the followers")
 	}
-	if behind := storetest.Value[int64](f, `
-		SELECT t.last_seq - p.head_seq FROM a2a.push_configs p JOIN a2a.tasks t ON t.id = p.task_id`); behind != 0 {
-		t.Errorf("the webhook is %d events behind", behind)
+	if missing := storetest.Value[int64](f, `
+		SELECT t.last_seq - p.head_seq FROM a2a.push_configs p JOIN a2a.tasks t ON t.id = p.task_id`); missing != 0 {
+		t.Errorf("the head of the webhook lacks %d events", missing)
 	}
 	storetest.Same(t, "attempts", []attempt{{1, 1, "r1", "parked", "bad luck"}}, attempts(f, l.TaskID))
 	if leases := f.Claim(1); len(leases) != 0 {
