@@ -119,7 +119,10 @@ func someOverview() *operate.Overview {
 		},
 		Unreachable: []operate.Outage{{Agent: "words", Since: someTime, Reason: "connect: connection refused",
 			Replica: "replica-1", Probes: 7, Next: someTime.Add(30 * time.Second)}},
-		Parked:  []operate.ParkedCount{{Agent: "words", Tasks: 3, Oldest: 26 * time.Hour}},
+		Parked: []operate.ParkedCount{{Agent: "words", Tasks: 3, Oldest: 26 * time.Hour}},
+		Waiting: []operate.WaitingCount{
+			{Agent: "echo", Tasks: 1}, {Agent: "words", Tasks: 1204, Next: someTime.Add(time.Hour)},
+		},
 		Workers: []operate.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
 		Runs: []operate.RunSeen{
 			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute,

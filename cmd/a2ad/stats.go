@@ -44,6 +44,7 @@ type stats struct {
 	Queues       []statsQueue       `json:"queues"`
 	Unreachable  []statsUnreachable `json:"unreachable"`
 	Parked       []statsParked      `json:"parked"`
+	Waiting      []statsWaiting     `json:"waiting"`
 	Workers      []statsWorker      `json:"workers"`
 	Runs         []statsRun         `json:"runs"`
 	Replicas     []statsReplica     `json:"replicas"`
@@ -83,6 +84,12 @@ type statsParked struct {
 	Agent    string `json:"agent"`
 	Tasks    int64  `json:"tasks"`
 	OldestMs int64  `json:"oldestMs"`
+}
+
+type statsWaiting struct {
+	Agent  string     `json:"agent"`
+	Tasks  int64      `json:"tasks"`
+	NextAt *time.Time `json:"nextAt,omitempty"` // when the first of them continues or fails
 }
 
 type statsWorker struct {
@@ -179,6 +186,9 @@ func newStats(o *operate.Overview) stats {
 		}),
 		Parked: listOf(o.Parked, func(p operate.ParkedCount) statsParked {
 			return statsParked{p.Agent, p.Tasks, p.Oldest.Milliseconds()}
+		}),
+		Waiting: listOf(o.Waiting, func(w operate.WaitingCount) statsWaiting {
+			return statsWaiting{w.Agent, w.Tasks, orNil(w.Next)}
 		}),
 		Workers: listOf(o.Workers, func(w operate.WorkerLoad) statsWorker { return statsWorker(w) }),
 		Runs: listOf(o.Runs, func(r operate.RunSeen) statsRun {

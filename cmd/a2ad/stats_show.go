@@ -44,6 +44,10 @@ func showWork(s *term.Sections, o *operate.Overview) {
 		listOf(o.Parked, func(p operate.ParkedCount) []string {
 			return []string{term.Cell(p.Agent), term.Number(p.Tasks), term.Duration(p.Oldest)}
 		}))
+	s.Table("Waiting tasks", []string{"AGENT", "WAITING", "NEXT DUE"},
+		listOf(o.Waiting, func(w operate.WaitingCount) []string {
+			return []string{term.Cell(w.Agent), term.Number(w.Tasks), term.Moment(w.Next)}
+		}))
 	s.Table("Busy workers", []string{"WORKER", "RUNNING", "LEASE EXPIRED"},
 		listOf(o.Workers, func(w operate.WorkerLoad) []string {
 			return []string{term.Cell(w.Worker), term.Number(w.Running), term.Number(w.Expired)}

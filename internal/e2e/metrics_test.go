@@ -128,8 +128,10 @@ const metricsStart, metricsEnd = "<!-- metrics -->\n", "<!-- metrics end -->\n"
 func TestMetricsMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	c.agent("far", remoteAgent("far"))
 	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_ADMIN_LISTEN=127.0.0.1:0")...)
 	c.busy(a)
+	c.busyWithSteps(a)
 	e := a.scrape()
 	labels := map[string]map[string]bool{}
 	for _, s := range e.series {
@@ -325,7 +327,8 @@ var allowed = map[string]*regexp.Regexp{
 	"pool":   regexp.MustCompile(`^(api|worker|claim|renew)$`),
 	"kind":   regexp.MustCompile(`^(all|own|unreadable)$`),
 	"sweep":  regexp.MustCompile(`^(tasks|logs|attempts|audit_log|schedule_ticks)$`),
-	"result": regexp.MustCompile(`^(sent|failed|collapsed)$`), "table": regexp.MustCompile(`^[a-z_]+$`),
+	"result": regexp.MustCompile(`^(sent|failed|collapsed|ok|retry)$`), "table": regexp.MustCompile(`^[a-z_]+$`),
+	"by": regexp.MustCompile(`^(time|message|signal|deadline|cancel)$`),
 	"le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
 }
 

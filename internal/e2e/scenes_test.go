@@ -25,7 +25,7 @@ var scenes = map[string]func(s *stage){
 	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "remote workers": scenePull,
 	"streams": sceneStreams, "slow readers": sceneSlow,
 	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools,
-	"readiness": sceneReady, "memory": sceneMemory, "sweeps": sceneSweeps, "agents": sceneAgents,
+	"readiness": sceneReady, "memory": sceneMemory, "sweeps": sceneSweeps, "agents": sceneAgents, "steps": sceneSteps,
 }
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"

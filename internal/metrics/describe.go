@@ -18,6 +18,7 @@ func (s *sources) describe() {
 		nil, one(func() float64 { return flag(s.Ready(context.Background())) }))
 	s.describeTasks()
 	s.describeWork()
+	s.describeSteps()
 	s.describeUnreachable()
 	s.describeStreams()
 	s.describePush()
@@ -62,7 +63,19 @@ func (s *sources) describeTasks() {
 	s.add("gauge", "a2ad_tasks_parked",
 		"Tasks whose attempts are used up and that wait for an operator, over all replicas. "+
 			"Tasks of agents that this replica does not serve count as other.",
-		[]string{"agent"}, s.parked)
+		[]string{"agent"}, s.byAgent(func(g *operate.Gauges, add func(agent string, tasks int64)) {
+			for _, p := range g.Parked {
+				add(p.Agent, p.Tasks)
+			}
+		}))
+	s.add("gauge", "a2ad_tasks_waiting",
+		"Tasks whose agent lets them wait, without a worker, over all replicas. "+
+			"Tasks of agents that this replica does not serve count as other.",
+		[]string{"agent"}, s.byAgent(func(g *operate.Gauges, add func(agent string, tasks int64)) {
+			for _, w := range g.Waiting {
+				add(w.Agent, w.Tasks)
+			}
+		}))
 	s.groups("a2ad_submit_group_size", "New tasks that shared a transaction.",
 		func() tasks.Groups { return s.Store.Tasks.Counts().Submits })
 	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.",
@@ -124,6 +137,21 @@ func (s *sources) describeWork() {
 	s.add("gauge", "a2ad_run_slots",
 		"Runs that this process may have at once (A2AD_WORKERS).",
 		nil, one(func() float64 { return float64(s.Slots) }))
+}
+
+func (s *sources) describeSteps() {
+	s.add("counter", "a2ad_steps_total",
+		"Steps that agents have recorded through this replica, by result: ok, failed, retry (failed, and the agent "+
+			"tries it again). A wait is no step here.",
+		[]string{"agent", "result"}, s.counted(func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.Steps }))
+	s.add("counter", "a2ad_waits_begun_total",
+		"Times that an agent has let its task wait.",
+		[]string{"agent"}, s.counted(func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsBegun }))
+	s.add("counter", "a2ad_waits_ended_total",
+		"Waits that this replica has ended, by what ended them: time, message, signal, deadline (the task fails), "+
+			"cancel.",
+		[]string{"agent", "by"},
+		s.counted(func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsEnded }))
 }
 
 func (s *sources) describeUnreachable() {

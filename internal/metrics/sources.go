@@ -208,25 +208,42 @@ func (s *sources) unreachable(show report) {
 	}
 }
 
-// parked exposes the parked tasks of each served agent, and the sum for all others.
-func (s *sources) parked(show report) {
-	g, ok := s.gauges.get()
-	if !ok {
-		return
-	}
-	by := map[string]int64{}
-	for _, name := range s.Agents() {
-		by[name] = 0
-	}
-	for _, p := range g.Parked {
-		if _, served := by[p.Agent]; served {
-			by[p.Agent] += p.Tasks
-		} else {
-			by["other"] += p.Tasks
+// byAgent exposes the tasks of each served agent, and the sum for all others.
+func (s *sources) byAgent(tasks func(g *operate.Gauges, add func(agent string, tasks int64))) func(report) {
+	return func(show report) {
+		g, ok := s.gauges.get()
+		if !ok {
+			return
+		}
+		by := map[string]int64{}
+		for _, name := range s.Agents() {
+			by[name] = 0
+		}
+		tasks(&g, func(agent string, tasks int64) {
+			if _, served := by[agent]; !served {
+				agent = "other"
+			}
+			by[agent] += tasks
+		})
+		for name, n := range by {
+			show(float64(n), name)
 		}
 	}
-	for name, n := range by {
-		show(float64(n), name)
+}
+
+// counted exposes counters of the served agents, each with what it counts.
+func (s *sources) counted(read func(c *tasks.Counts) map[tasks.AgentCount]uint64) func(report) {
+	return func(show report) {
+		counts, served := s.Store.Tasks.Counts(), s.Agents()
+		for of, n := range read(&counts) {
+			switch {
+			case !slices.Contains(served, of.Agent):
+			case of.What == "":
+				show(float64(n), of.Agent)
+			default:
+				show(float64(n), of.Agent, of.What)
+			}
+		}
 	}
 }
 

@@ -207,6 +207,7 @@ WITH n AS (
   DELETE FROM a2a.task_waits w
   USING task t
   WHERE w.task_id = ANY (ARRAY[t.id])
+  RETURNING w.task_id
 ), checkpoint AS (
   DELETE FROM a2a.task_checkpoints c
   USING task t
@@ -223,5 +224,6 @@ WITH n AS (
 )
 SELECT t.last_seq, coalesce((SELECT l.worker FROM lease l), '')::text AS worker,
   EXISTS (SELECT FROM lease l WHERE l.queue IS NOT NULL) AS counted,
-  (EXISTS (SELECT FROM cancel) AND NOT EXISTS (SELECT FROM lease))::boolean AS cancel_due
+  (EXISTS (SELECT FROM cancel) AND NOT EXISTS (SELECT FROM lease))::boolean AS cancel_due,
+  EXISTS (SELECT FROM wait) AS waited
 FROM task t;

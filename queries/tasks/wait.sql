@@ -111,12 +111,13 @@ WITH due AS (
   SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, true
   FROM task t
 )
-SELECT t.id, t.agent, t.asks, t.has_push
+SELECT t.id, t.agent, t.asks, t.has_push,
+  split_part(t.result::text, '"', 4) AS by -- the result begins with {"by":"…"
 FROM task t;
 
 -- WaitAnswer tells the wait of a task that the transaction has locked about a message of the client. If the message
 -- puts the task back into the queue, the wait is over; otherwise it is due if it is for a message. It returns whether
--- a wait is due.
+-- a wait is over, and whether one is due.
 -- name: WaitAnswer :one
 WITH ended AS (
   DELETE FROM a2a.task_waits w
@@ -134,7 +135,7 @@ WITH ended AS (
     AND w.due_at > clock_timestamp()
   RETURNING w.task_id
 )
-SELECT EXISTS (SELECT FROM due) AS due;
+SELECT EXISTS (SELECT FROM ended) AS ended, EXISTS (SELECT FROM due) AS due;
 
 -- WaitSkip records that a wait was over before it began, because the client had sent its answer.
 -- name: WaitSkip :exec

@@ -22,6 +22,7 @@ type Gauges struct {
 	Queues            []Queue // of agents with waiting tasks
 	Unreachable       []Outage
 	Parked            []ParkedCount
+	Waiting           []WaitingCount
 	PushBacklog       int64   // webhooks with something to deliver
 	PushOldest        float64 // age in seconds of the oldest event that must be delivered
 	DestinationsOpen  int64   // whose breaker is open
@@ -46,6 +47,9 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 			return err
 		}
 		if g.Parked, err = countParked(ctx, q); err != nil {
+			return err
+		}
+		if g.Waiting, err = countWaiting(ctx, q); err != nil {
 			return err
 		}
 		push, err := q.PushBacklog(ctx)

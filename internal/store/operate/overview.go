@@ -21,6 +21,7 @@ type Overview struct {
 	Queues       []QueueDepth
 	Unreachable  []Outage // agents that some replica cannot reach
 	Parked       []ParkedCount
+	Waiting      []WaitingCount
 	Workers      []WorkerLoad
 	Runs         []RunSeen // at most a hundred, those that have been silent longest first
 	Replicas     []ReplicaSeen
@@ -166,6 +167,9 @@ func (o *Overview) readWork(ctx context.Context, tx *db.Tx) (err error) {
 		return err
 	}
 	if o.Parked, err = countParked(ctx, q); err != nil {
+		return err
+	}
+	if o.Waiting, err = countWaiting(ctx, q); err != nil {
 		return err
 	}
 	leases, err := q.CountLeases(ctx)

@@ -81,6 +81,9 @@ func (s *Store) cancelIn(
 	}
 	tx.After(func() { s.counters.enter(a2a.StateCanceled, 1) })
 	s.tell(tx, id)
+	if canceled.Waited {
+		s.waitEnded(tx, t.Agent, WaitCancel)
+	}
 	if canceled.Worker != "" {
 		tx.Wake(wake.Cancel(canceled.Worker))
 	}

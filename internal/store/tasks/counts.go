@@ -15,6 +15,8 @@ type Counts struct {
 	Appends Groups               // batches of runs that shared a transaction
 	Swept   map[db.Sweep]db.Swept
 	Rescued map[string]uint64 // runs whose lease expired, by the fate of the task, one of fateNames
+	// By agent: steps with their result, waits, and waits that ended with what ended them.
+	Steps, WaitsBegun, WaitsEnded map[AgentCount]uint64
 }
 
 // States are all states of a task.
@@ -42,6 +44,7 @@ func (s *Store) Counts() Counts {
 	for i, name := range fateNames {
 		c.Rescued[name] = s.counters.rescued[i].Load()
 	}
+	c.Steps, c.WaitsBegun, c.WaitsEnded = s.counters.steps.load(), s.counters.begun.load(), s.counters.over.load()
 	return c
 }
 
@@ -50,6 +53,8 @@ type counters struct {
 	entered          [16]atomic.Uint64
 	rescued          [len(fateNames)]atomic.Uint64
 	submits, appends groups
+
+	steps, begun, over agentCounts
 }
 
 // stateIndex is the index of a state in counters.entered.
@@ -90,6 +95,7 @@ func (c *counters) appendedBatch(a *pendingBatch, out *appended) {
 			c.enter(a2a.State(state), 1)
 		}
 	}
+	c.recordedSteps(a, out)
 }
 
 // GroupBounds are the upper bounds of Groups.Buckets.

@@ -59,7 +59,7 @@ func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out S
 		return out, err
 	}
 	if t.Steps > 0 {
-		if err := answerWait(ctx, tx, db.PGID(sub.Task), state.Interrupted()); err != nil {
+		if err := s.answerWait(ctx, tx, t.Agent, db.PGID(sub.Task), state.Interrupted()); err != nil {
 			return out, err
 		}
 	}

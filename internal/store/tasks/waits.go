@@ -56,6 +56,7 @@ func (s *Store) EndWaits(ctx context.Context, batch int) (int, error) {
 			if r.Asks {
 				s.tell(tx, r.ID.Bytes)
 			}
+			s.waitEnded(tx, r.Agent, r.By)
 			tx.Wake(wake.Ready(r.Agent))
 		}
 		return len(rows), m.Move(ctx, tx)
@@ -89,6 +90,7 @@ func (s *Store) FailWaits(ctx context.Context, batch int) (int, error) {
 			m.Add(r.ID, r.HasPush, true)
 			s.tell(tx, r.ID.Bytes)
 			tx.After(func() { s.counters.enter(a2a.StateFailed, 1) })
+			s.waitEnded(tx, r.Agent, WaitDeadline)
 		}
 		if len(fold) > 0 {
 			if err := q.ArtifactFold(ctx, fold); err != nil {
@@ -115,11 +117,14 @@ func (s *Store) NextWait(ctx context.Context) (in time.Duration, ok bool, err er
 	return time.Duration(ms) * time.Millisecond, true, nil
 }
 
-// answerWait tells the wait of a locked task about a message of its client. The task goes back into the queue with
-// resubmit.
-func answerWait(ctx context.Context, tx *db.Tx, task pgtype.UUID, resubmit bool) error {
-	due, err := dbsqlc.New(tx).WaitAnswer(ctx, task, resubmit)
-	if due {
+// answerWait tells the wait of a locked task of the agent about a message of its client. The task goes back into the
+// queue with resubmit.
+func (s *Store) answerWait(ctx context.Context, tx *db.Tx, agent string, task pgtype.UUID, resubmit bool) error {
+	out, err := dbsqlc.New(tx).WaitAnswer(ctx, task, resubmit)
+	if out.Ended {
+		s.waitEnded(tx, agent, WaitMessage)
+	}
+	if out.Due {
 		tx.Wake(wake.Waits)
 	}
 	return err

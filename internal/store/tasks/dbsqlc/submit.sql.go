@@ -165,6 +165,7 @@ WITH n AS (
   DELETE FROM a2a.task_waits w
   USING task t
   WHERE w.task_id = ANY (ARRAY[t.id])
+  RETURNING w.task_id
 ), checkpoint AS (
   DELETE FROM a2a.task_checkpoints c
   USING task t
@@ -181,7 +182,8 @@ WITH n AS (
 )
 SELECT t.last_seq, coalesce((SELECT l.worker FROM lease l), '')::text AS worker,
   EXISTS (SELECT FROM lease l WHERE l.queue IS NOT NULL) AS counted,
-  (EXISTS (SELECT FROM cancel) AND NOT EXISTS (SELECT FROM lease))::boolean AS cancel_due
+  (EXISTS (SELECT FROM cancel) AND NOT EXISTS (SELECT FROM lease))::boolean AS cancel_due,
+  EXISTS (SELECT FROM wait) AS waited
 FROM task t
 `
 
@@ -201,6 +203,7 @@ type TaskCancelRow struct {
 	Worker    string
 	Counted   bool
 	CancelDue bool
+	Waited    bool
 }
 
 // TaskCancel ends a task that the transaction has locked: nothing that its agent writes from now on is stored. It
@@ -222,6 +225,7 @@ func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCan
 		&i.Worker,
 		&i.Counted,
 		&i.CancelDue,
+		&i.Waited,
 	)
 	return i, err
 }

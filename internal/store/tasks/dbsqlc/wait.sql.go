@@ -106,17 +106,22 @@ WITH ended AS (
     AND w.due_at > clock_timestamp()
   RETURNING w.task_id
 )
-SELECT EXISTS (SELECT FROM due) AS due
+SELECT EXISTS (SELECT FROM ended) AS ended, EXISTS (SELECT FROM due) AS due
 `
+
+type WaitAnswerRow struct {
+	Ended bool
+	Due   bool
+}
 
 // WaitAnswer tells the wait of a task that the transaction has locked about a message of the client. If the message
 // puts the task back into the queue, the wait is over; otherwise it is due if it is for a message. It returns whether
-// a wait is due.
-func (q *Queries) WaitAnswer(ctx context.Context, taskID pgtype.UUID, resubmit bool) (bool, error) {
+// a wait is over, and whether one is due.
+func (q *Queries) WaitAnswer(ctx context.Context, taskID pgtype.UUID, resubmit bool) (WaitAnswerRow, error) {
 	row := q.db.QueryRow(ctx, waitAnswer, taskID, resubmit)
-	var due bool
-	err := row.Scan(&due)
-	return due, err
+	var i WaitAnswerRow
+	err := row.Scan(&i.Ended, &i.Due)
+	return i, err
 }
 
 const waitBegin = `-- name: WaitBegin :one
@@ -281,7 +286,8 @@ WITH due AS (
   SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, true
   FROM task t
 )
-SELECT t.id, t.agent, t.asks, t.has_push
+SELECT t.id, t.agent, t.asks, t.has_push,
+  split_part(t.result::text, '"', 4) AS by -- the result begins with {"by":"…"
 FROM task t
 `
 
@@ -290,6 +296,7 @@ type WaitsEndRow struct {
 	Agent   string
 	Asks    bool
 	HasPush bool
+	By      string
 }
 
 // WaitsEnd puts tasks whose wait is over into the queue, at most batch of them. It waits for no lock.
@@ -307,6 +314,7 @@ func (q *Queries) WaitsEnd(ctx context.Context, batch int32) ([]WaitsEndRow, err
 			&i.Agent,
 			&i.Asks,
 			&i.HasPush,
+			&i.By,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,75 @@
+package tasks
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+)
+
+// AgentCount names a counter of an agent. What may be empty.
+type AgentCount struct{ Agent, What string }
+
+// Results of a step in Counts.Steps.
+const (
+	StepOK     = "ok"
+	StepFailed = "failed"
+	StepRetry  = "retry" // it failed, and the agent tries it again
+)
+
+// What ends a wait in Counts.WaitsEnded, besides "time" and "signal".
+const (
+	WaitMessage  = "message"
+	WaitDeadline = "deadline" // of the turn: the task fails
+	WaitCancel   = "cancel"
+)
+
+// agentCounts are counters by agent. The zero value is ready to use.
+type agentCounts struct {
+	mu sync.Mutex
+	n  map[AgentCount]uint64 // guarded by mu
+}
+
+func (c *agentCounts) add(agent, what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = make(map[AgentCount]uint64)
+	}
+	c.n[AgentCount{agent, what}]++
+}
+
+func (c *agentCounts) load() map[AgentCount]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.n)
+}
+
+// recordedSteps counts the steps and the wait of a batch that was written.
+func (c *counters) recordedSteps(a *pendingBatch, out *appended) {
+	agent := a.lease.Agent
+	for i := range a.batch.Steps {
+		switch s := &a.batch.Steps[i]; {
+		case s.Kind != a2a.StepWork:
+		case !s.Ended:
+			c.steps.add(agent, StepRetry)
+		case s.Error != nil:
+			c.steps.add(agent, StepFailed)
+		default:
+			c.steps.add(agent, StepOK)
+		}
+	}
+	if a.batch.Wait == nil {
+		return
+	}
+	c.begun.add(agent, "")
+	if out.Requeued { // the client has sent its answer before the question
+		c.over.add(agent, WaitMessage)
+	}
+}
+
+// waitEnded counts the end of a wait once the transaction is committed.
+func (s *Store) waitEnded(tx *db.Tx, agent, by string) {
+	tx.After(func() { s.counters.over.add(agent, by) })
+}
