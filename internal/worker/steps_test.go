@@ -308,7 +308,7 @@ func TestSignalEndsAWait(t *testing.T) {
 	if err := f.Tasks.SendSignal(t.Context(), tasks.Signal{Task: task, Name: "other"}); err != nil {
 		t.Error(err)
 	}
-	f.waitSignals(task, "w#1")
+	f.waitOver("a", task, "w#1")
 	if err := f.Tasks.SendSignal(t.Context(), signal); err != nil {
 		t.Error(err)
 	}
@@ -331,11 +331,15 @@ func TestSignalEndsAWait(t *testing.T) {
 	}
 }
 
-// waitSignals waits until a wait of the task is over.
-func (f *fixture) waitSignals(task a2a.ID, key string) {
+// waitOver waits until a wait of a task of the agent is over. Its task then becomes ready.
+func (f *fixture) waitOver(agent string, task a2a.ID, key string) {
 	f.t.Helper()
-	f.waitQuery(fmt.Sprintf("SELECT count(*) = 1 FROM a2a.task_steps "+
-		"WHERE task_id = '%s' AND key = '%s' AND ended_at IS NOT NULL", task, key))
+	ready, stop := f.hub.Wait(wake.Ready(agent))
+	defer stop()
+	const over = "SELECT count(*) = 1 FROM a2a.task_steps WHERE task_id = $1 AND key = $2 AND ended_at IS NOT NULL"
+	for !value[bool](f, over, task, key) {
+		receive(f.t, "end of the wait", ready)
+	}
 }
 
 func TestCancelAndDeadlineReachATaskThatWaits(t *testing.T) {
