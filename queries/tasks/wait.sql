@@ -31,8 +31,8 @@ WITH task AS (
       WHEN sqlc.narg(until)::timestamptz IS NOT NULL THEN sqlc.narg(until)
       WHEN sqlc.narg(lasts)::interval IS NOT NULL THEN clock_timestamp() + sqlc.narg(lasts)
       ELSE 'infinity' END,
-    -- A time that the agent named does not move with the clock.
-    CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL AND sqlc.narg(lasts) IS NOT NULL
+    -- A time that the agent named does not move with the clock, unless the deadline, which does, comes first.
+    CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL OR sqlc.narg(until) >= t.deadline_at
       THEN clock_timestamp() END,
     t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), sqlc.narg(expects)::json, e.result
   FROM task t, ended e

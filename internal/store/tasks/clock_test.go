@@ -186,7 +186,7 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		"push_parked.look_at":             "more than a minute away is due",
 		"tasks.deadline_at":               "at most a deadline away: TaskClaim, DeadlineBound",
 		"task_waits.due_at":               "set_at",
-		"task_waits.deadline_at":          "that of its task when the wait began",
+		"task_waits.deadline_at":          "set_at",
 		"task_steps.next_at":              "by the agent",
 		"api_keys.expires_at":             "by the calendar",
 		"push_destinations.disabled_at":   "until an operator enables it",

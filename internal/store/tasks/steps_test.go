@@ -48,32 +48,47 @@ func TestStepsAreRecordedOnceEach(t *testing.T) {
 	f.Invariants()
 }
 
-// A wait for a duration lasts as long as it was meant to, and one without an end stays as it is.
+// A wait for a duration lasts as long as it was meant to, and one without an end stays as it is. The deadline of the
+// turn is not later.
 func TestWaitsLastAsLongAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
-	f := storetest.Open(t)
 	until := time.Now().Add(100 * time.Hour).Truncate(time.Second)
-	for _, w := range []a2a.Wait{{For: time.Hour}, {Message: true}, {Signal: "s"}, {Until: until}} {
-		if _, err := f.Tasks.Append(t.Context(), f.RunningTask(), waiting(w)); err != nil {
-			t.Fatal(err)
-		}
+	for name, tt := range map[string]struct {
+		wait     a2a.Wait
+		deadline time.Duration
+		due      string // due_at as of now, or as the agent named it
+		late     string // deadline_at
+	}{
+		"a duration":      {a2a.Wait{For: time.Hour}, 3 * time.Hour, "in 1 h", "in 3 h"},
+		"no deadline":     {a2a.Wait{For: time.Hour}, 0, "in 1 h", "never"},
+		"a message":       {a2a.Wait{Message: true}, 3 * time.Hour, "never", "in 3 h"},
+		"a named time":    {a2a.Wait{Until: until}, 200 * time.Hour, "as named", "in 202 h"},
+		"after its limit": {a2a.Wait{Until: until}, 3 * time.Hour, "in 100 h", "in 3 h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := storetest.Open(t)
+			l := f.RunningTask()
+			f.Exec("UPDATE a2a.tasks SET deadline_at = clock_timestamp() + nullif($1::interval, interval '0')",
+				tt.deadline)
+			if _, err := f.Tasks.Append(t.Context(), l, waiting(tt.wait)); err != nil {
+				t.Fatal(err)
+			}
+			f.SetClockBack(jump)
+			f.Rescue(0)
+			const times = `
+				SELECT CASE WHEN coalesce(at, 'infinity') = 'infinity' THEN 'never' WHEN at = $1 THEN 'as named'
+				  ELSE format('in %s h', round(extract(epoch FROM at - clock_timestamp()) / 3600)) END
+				FROM a2a.task_waits, `
+			named := until.Add(jump) // SetClockBack moves what is stored
+			due := storetest.Value[string](f, times+"LATERAL (VALUES (due_at)) x (at)", named)
+			late := storetest.Value[string](f, times+"LATERAL (VALUES (deadline_at)) x (at)", named)
+			if due != tt.due || late != tt.late {
+				t.Errorf("the wait ends %s, and its deadline is %s, want %s and %s", due, late, tt.due, tt.late)
+			}
+			f.Invariants()
+		})
 	}
-	f.SetClockBack(jump)
-	f.Rescue(0)
-	const hour = `SELECT due_at BETWEEN clock_timestamp() + interval '59 min' AND clock_timestamp() + interval '1 h'
-		FROM a2a.task_waits WHERE set_at IS NOT NULL`
-	if !storetest.Value[bool](f, hour) {
-		t.Errorf("the wait ends at %v", storetest.Value[time.Time](f, "SELECT min(due_at) FROM a2a.task_waits"))
-	}
-	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.task_waits WHERE due_at = 'infinity'"); n != 2 {
-		t.Errorf("%d waits have no end, want 2", n)
-	}
-	const named = "SELECT due_at FROM a2a.task_waits WHERE set_at IS NULL AND due_at < 'infinity'"
-	at := storetest.Value[time.Time](f, named)
-	if !at.Equal(until.Add(jump)) { // SetClockBack moves what is stored
-		t.Errorf("the wait until %v ends at %v", until, at)
-	}
-	f.Invariants()
 }
 
 // The loop that ends waits sleeps until the next one, and makes no statement while there is none.

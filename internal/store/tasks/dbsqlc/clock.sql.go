@@ -108,13 +108,14 @@ WITH n AS (
     FOR UPDATE SKIP LOCKED))
   RETURNING p.id
 ), task_waits AS (
+  -- Both times move by as much as the clock. A wait until a named time keeps that time.
   UPDATE a2a.task_waits w
-  SET due_at = n.now + greatest(w.due_at - w.set_at, interval '0'), set_at = n.now
+  SET due_at = w.due_at - (w.set_at - n.now), deadline_at = w.deadline_at - (w.set_at - n.now), set_at = n.now
   FROM n
   WHERE w.task_id = ANY (ARRAY(
     SELECT x.task_id
     FROM a2a.task_waits x
-    WHERE x.set_at > (SELECT clock_timestamp()) AND isfinite(x.due_at)
+    WHERE x.set_at > (SELECT clock_timestamp())
     ORDER BY x.set_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED))

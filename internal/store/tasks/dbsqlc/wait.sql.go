@@ -155,8 +155,8 @@ WITH task AS (
       WHEN $6::timestamptz IS NOT NULL THEN $6
       WHEN $7::interval IS NOT NULL THEN clock_timestamp() + $7
       ELSE 'infinity' END,
-    -- A time that the agent named does not move with the clock.
-    CASE WHEN e.result IS NOT NULL OR $6 IS NULL AND $7 IS NOT NULL
+    -- A time that the agent named does not move with the clock, unless the deadline, which does, comes first.
+    CASE WHEN e.result IS NOT NULL OR $6 IS NULL OR $6 >= t.deadline_at
       THEN clock_timestamp() END,
     t.deadline_at, $4, $3, $8::json, e.result
   FROM task t, ended e
