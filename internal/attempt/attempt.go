@@ -22,6 +22,7 @@ type Bounds struct {
 	Bytes     int64
 	Events    int64
 	Artifacts int
+	Steps     int
 }
 
 // Admit refuses events that would make the task too large. The limit of events does not apply to the event that ends a
@@ -30,7 +31,7 @@ func (b Bounds) Admit(l *tasks.Lease, events, bytes int, ends bool) error {
 	if b.Events > 0 && l.LastSeq+int64(events) > b.Events && !ends {
 		return fmt.Errorf("the task would have more than %d events", b.Events)
 	}
-	if b.Bytes > 0 && l.Bytes+int64(bytes) > b.Bytes {
+	if b.Bytes > 0 && l.Bytes+l.StepBytes+int64(bytes) > b.Bytes {
 		return fmt.Errorf("the task would be larger than %d bytes", b.Bytes)
 	}
 	return nil

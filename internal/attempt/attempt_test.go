@@ -12,7 +12,7 @@ import (
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	b := attempt.Bounds{Bytes: 100, Events: 10, Artifacts: 2}
-	l := &tasks.Lease{LastSeq: 8, Bytes: 90}
+	l := &tasks.Lease{LastSeq: 8, Bytes: 60, StepBytes: 30}
 	for _, tt := range []struct {
 		events, bytes int
 		ends, ok      bool

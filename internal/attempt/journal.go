@@ -10,9 +10,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Limits of the steps of one task.
+// Limits of one step.
 const (
-	maxSteps  = 10_000
 	maxKey    = 256
 	MaxResult = 1 << 20 // of a step or a signal, in bytes
 )
@@ -21,12 +20,13 @@ const (
 // recorded steps whose keys may come again. It belongs to one goroutine.
 type Journal struct {
 	steps int // recorded so far
+	most  int // of the task; 0: no limit
 	known map[string]a2a.StepRecord
 }
 
-// NewJournal returns the journal of a run.
-func NewJournal(steps int, known []a2a.StepRecord) *Journal {
-	j := &Journal{steps: steps, known: make(map[string]a2a.StepRecord, len(known))}
+// Journal returns the journal of a run whose task has so many steps.
+func (b Bounds) Journal(steps int, known []a2a.StepRecord) *Journal {
+	j := &Journal{steps: steps, most: b.Steps, known: make(map[string]a2a.StepRecord, len(known))}
 	for _, s := range known {
 		j.known[s.Key] = s
 	}
@@ -52,8 +52,8 @@ func (j *Journal) Record(e a2a.Event) (*a2a.StepRecord, error) {
 	if old, ok := j.known[next.Key]; ok {
 		return j.again(&old, &next)
 	}
-	if j.steps >= maxSteps {
-		return nil, fmt.Errorf("the task would have more than %d steps", maxSteps)
+	if j.most > 0 && j.steps >= j.most {
+		return nil, fmt.Errorf("the task would have more than %d steps", j.most)
 	}
 	j.steps++
 	next.Seq = j.steps

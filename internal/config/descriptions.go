@@ -160,6 +160,7 @@ var descriptions = map[string]description{
 	"max-message":    {help: "Size of one message: its parts and metadata."},
 	"max-history":    {help: "Messages of one task."},
 	"max-artifacts":  {help: "Artifacts of one task."},
+	"max-steps":      {help: "Steps and waits of one task."},
 	"max-chunks":     {help: "Artifact chunks of one task."},
 	"max-task":       {help: "Size of one task."},
 	"max-id":         {help: "Length of the ids that clients choose."},

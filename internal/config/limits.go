@@ -22,6 +22,7 @@ type Limits struct {
 	MaxMessage   Bytes `type:"setting" name:"max-message" def:"4MiB" min:"1" hidden:""`
 	MaxHistory   int   `type:"setting" name:"max-history" def:"10000" min:"1" hidden:""`
 	MaxArtifacts int   `type:"setting" name:"max-artifacts" def:"1000" min:"1" hidden:""`
+	MaxSteps     int   `type:"setting" name:"max-steps" def:"10000" min:"1" hidden:""`
 	MaxChunks    int   `type:"setting" name:"max-chunks" def:"100000" min:"1" hidden:""`
 	MaxTask      Bytes `type:"setting" name:"max-task" def:"64MiB" min:"1KiB" hidden:""`
 	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:""`

@@ -25,14 +25,14 @@ func (r *Replica) openWork(draining context.Context) *work {
 	pool := worker.New(r.database.store.Tasks, r.database.hub, worker.Config{
 		Worker: r.name, Slots: cfg.Workers, Agents: r.agents.set.workers(), Limits: limits, Poll: cfg.PollInterval,
 		Drain: runGrace(cfg.DrainTimeout), MaxBytes: int64(cfg.MaxTask), MaxSeq: int64(cfg.MaxChunks),
-		MaxArtifacts: cfg.MaxArtifacts, Logger: r.log, Tracer: r.observed.tracer,
+		MaxArtifacts: cfg.MaxArtifacts, MaxSteps: cfg.MaxSteps, Logger: r.log, Tracer: r.observed.tracer,
 	})
 	remote := workerapi.New(r.database.store.Tasks, r.database.hub, workerapi.Config{
 		Authenticator: signIn{r.credentials.chain, r}, Sessions: r.credentials.sessions, Agents: r.agents.set.pulled(),
 		Limits: limits, Poll: cfg.PollInterval, AnswerTimeout: cfg.WriteTimeout, MaxBytes: int64(cfg.MaxTask),
-		MaxSeq: int64(cfg.MaxChunks), MaxArtifacts: cfg.MaxArtifacts, MaxBody: int64(cfg.MaxBody),
-		MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining.Done(), Logger: r.log,
-		Tracer: r.observed.tracer, Budget: r.budget,
+		MaxSeq: int64(cfg.MaxChunks), MaxArtifacts: cfg.MaxArtifacts, MaxSteps: cfg.MaxSteps,
+		MaxBody: int64(cfg.MaxBody), MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining.Done(),
+		Logger: r.log, Tracer: r.observed.tracer, Budget: r.budget,
 	})
 	ticks := scheduler.New(r.database.store.Schedules, r.database.hub, func() []*a2a.Agent {
 		return *r.agents.served.Load()

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -32,7 +33,17 @@ func TestLimitsOfATask(t *testing.T) {
 			func(c *worker.Config) { c.MaxArtifacts = 10 },
 			"event 11: the task would have more than 10 artifacts",
 		},
+		{
+			"steps",
+			func(c *worker.Config) { c.MaxSteps = 4 },
+			"invalid agent response: event 55: the task would have more than 4 steps",
+		},
+		{"steps by size", func(c *worker.Config) { c.MaxBytes = 20_000 }, "the task would be larger than 20000 bytes"},
 	}
+	for i := range 5 {
+		many = append(many, &a2a.Step{Key: strconv.Itoa(i), Result: a2a.Raw(`"` + strings.Repeat("z", 5000) + `"`)})
+	}
+	many = slices.Clip(many) // the cases append to it at the same time
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

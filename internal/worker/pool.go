@@ -53,6 +53,7 @@ type Config struct {
 	MaxBytes     int64         // per task; 0: no limit
 	MaxSeq       int64         // events per task; 0: no limit
 	MaxArtifacts int           // per task; 0: no limit
+	MaxSteps     int           // per task; 0: no limit
 	Logger       *slog.Logger
 	Tracer       *tracing.Tracer // nil: no traces
 }
@@ -160,7 +161,9 @@ func (p *Pool) drain() {
 }
 
 func (p *Pool) bounds() attempt.Bounds {
-	return attempt.Bounds{Bytes: p.cfg.MaxBytes, Events: p.cfg.MaxSeq, Artifacts: p.cfg.MaxArtifacts}
+	return attempt.Bounds{
+		Bytes: p.cfg.MaxBytes, Events: p.cfg.MaxSeq, Artifacts: p.cfg.MaxArtifacts, Steps: p.cfg.MaxSteps,
+	}
 }
 
 // noteEnd counts the end of a run. A run that could not record its end because the lease was lost counts as lost.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -35,9 +34,10 @@ func (r *run) record(ctx context.Context, cancel context.CancelCauseFunc, items 
 func (r *run) recordUntil(
 	ctx context.Context, cancel context.CancelCauseFunc, items <-chan item, idle <-chan time.Time, resetIdle func(),
 ) error {
+	bounds := r.pool.bounds()
 	b := batch{
-		bounds: r.pool.bounds(), artifacts: make(map[string]bool), mayReply: r.queue.DirectReply,
-		journal: attempt.NewJournal(r.lease.Steps, r.input.Steps),
+		bounds: bounds, artifacts: make(map[string]bool), mayReply: r.queue.DirectReply,
+		journal: bounds.Journal(r.lease.Steps, r.input.Steps),
 	}
 	for i := range r.input.Task.Artifacts {
 		b.artifacts[r.input.Task.Artifacts[i].ID] = true

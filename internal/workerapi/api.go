@@ -38,6 +38,7 @@ type Config struct {
 	MaxBytes      int64          // per task; 0: no limit
 	MaxSeq        int64          // events per task; 0: no limit
 	MaxArtifacts  int            // per task; 0: no limit
+	MaxSteps      int            // per task; 0: no limit
 	Poll          time.Duration  // how often to poll for tasks; default 1 s
 	MaxBody       int64          // default 4 MiB
 	MaxDepth      int            // of JSON; default 64
@@ -101,7 +102,9 @@ type agent struct {
 func New(s *tasks.Store, hub Hub, cfg Config) *API {
 	cfg.setDefaults()
 	a := &API{cfg: cfg, store: s, hub: hub}
-	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
+	a.bounds = attempt.Bounds{
+		Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts, Steps: cfg.MaxSteps,
+	}
 	a.SetAgents(cfg.Agents)
 	a.dispatcher = newDispatcher(a)
 	a.presence = newPresence(a)

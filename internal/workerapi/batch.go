@@ -98,13 +98,13 @@ func (a *API) journal(ctx context.Context, h *tasks.RemoteRun, events []a2a.Even
 		}
 	}
 	if len(keys) == 0 || h.Steps == 0 {
-		return attempt.NewJournal(h.Steps, nil), nil
+		return a.bounds.Journal(h.Steps, nil), nil
 	}
 	known, err := a.store.StepsKeyed(ctx, h.TaskID, keys)
 	if err != nil {
 		return nil, err
 	}
-	return attempt.NewJournal(h.Steps, known), nil
+	return a.bounds.Journal(h.Steps, known), nil
 }
 
 // addStep adds a step or a wait to the batch.
