@@ -19,6 +19,7 @@ func (s *sources) describe() {
 	s.describeTasks()
 	s.describeWork()
 	s.describeSteps()
+	s.describeSchedules()
 	s.describeUnreachable()
 	s.describeStreams()
 	s.describePush()
@@ -106,20 +107,6 @@ func (s *sources) describeWork() {
 				show(float64(n), "remote", end.Agent, end.Outcome)
 			}
 		})
-	s.add("counter", "a2ad_schedule_ticks_total",
-		"Ticks of schedules that this replica recorded, by agent and outcome: started (a task), queued or skipped "+
-			"(the task of the tick before had not ended), missed (no server was there in time). "+
-			"A queued tick counts again when it starts.",
-		[]string{"agent", "outcome"}, func(show report) {
-			counts := s.Store.Schedules.Counts()
-			for _, agent := range s.Agents() {
-				for _, outcome := range schedules.Outcomes {
-					if n, ok := counts[schedules.Count{Agent: agent, Outcome: outcome}]; ok {
-						show(float64(n), agent, string(outcome))
-					}
-				}
-			}
-		})
 	s.add("counter", "a2ad_leases_expired_total",
 		"Leases that expired and that this replica rescued, "+
 			"by what happened to the task: retry, fail, input-required, park.",
@@ -152,6 +139,31 @@ func (s *sources) describeSteps() {
 			"cancel.",
 		[]string{"agent", "by"},
 		s.counted(func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsEnded }))
+}
+
+func (s *sources) describeSchedules() {
+	s.add("counter", "a2ad_schedule_ticks_total",
+		"Ticks of schedules that this replica recorded, by agent and outcome: started (a task), queued or skipped "+
+			"(the task of the tick before had not ended), missed (no server was there in time). "+
+			"A queued tick counts again when it starts.",
+		[]string{"agent", "outcome"}, func(show report) {
+			counts := s.Store.Schedules.Counts()
+			for _, agent := range s.Agents() {
+				for _, outcome := range schedules.Outcomes {
+					if n, ok := counts[schedules.Count{Agent: agent, Outcome: outcome}]; ok {
+						show(float64(n), agent, string(outcome))
+					}
+				}
+			}
+		})
+	s.add("gauge", "a2ad_schedule_ticks_missed",
+		"Ticks of the last hour that started no task, because no server was there in time, over all replicas. "+
+			"Ticks of agents that this replica does not serve count as other.",
+		[]string{"agent"}, s.byAgent(func(g *operate.Gauges, add func(agent string, ticks int64)) {
+			for _, m := range g.TicksMissed {
+				add(m.Agent, m.Ticks)
+			}
+		}))
 }
 
 func (s *sources) describeUnreachable() {

@@ -208,8 +208,8 @@ func (s *sources) unreachable(show report) {
 	}
 }
 
-// byAgent exposes the tasks of each served agent, and the sum for all others.
-func (s *sources) byAgent(tasks func(g *operate.Gauges, add func(agent string, tasks int64))) func(report) {
+// byAgent exposes what each reads for each served agent, and the sum for all others.
+func (s *sources) byAgent(each func(g *operate.Gauges, add func(agent string, n int64))) func(report) {
 	return func(show report) {
 		g, ok := s.gauges.get()
 		if !ok {
@@ -219,11 +219,11 @@ func (s *sources) byAgent(tasks func(g *operate.Gauges, add func(agent string, t
 		for _, name := range s.Agents() {
 			by[name] = 0
 		}
-		tasks(&g, func(agent string, tasks int64) {
+		each(&g, func(agent string, n int64) {
 			if _, served := by[agent]; !served {
 				agent = "other"
 			}
-			by[agent] += tasks
+			by[agent] += n
 		})
 		for name, n := range by {
 			show(float64(n), name)

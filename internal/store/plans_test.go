@@ -23,6 +23,7 @@ var scans = map[string]string{
 	"CountPushes":           "report: planned for its arguments (DB.Search)",
 	"CountReady":            "report: planned for its arguments (DB.Search)",
 	"CountTasks":            "report: planned for its arguments (DB.Search), and reads a sample of ended tasks",
+	"CountTicksMissed":      "metrics: planned for its arguments (DB.Search)",
 	"DestinationsDown":      "report: planned for its arguments (DB.Search); only destinations that failed",
 	"DestinationsDownCount": "metrics: planned for its arguments (DB.Search); only destinations that failed",
 	"LeaseRescue":           "reads all leases: an index on lease_until would cost every renewal",

@@ -36,3 +36,11 @@ SELECT greatest(
       FROM pg_prepared_xacts p),
     0)::float8 AS oldest_transaction,
   pg_notification_queue_usage()::float8 AS notification_queue;
+
+-- CountTicksMissed counts the ticks of each agent that were recorded in the last hour and started no task, because no
+-- server was there in time.
+-- name: CountTicksMissed :many
+SELECT t.agent, count(*) AS ticks
+FROM a2a.schedule_ticks t
+WHERE t.at BETWEEN (SELECT clock_timestamp() - interval '1 hour') AND (SELECT clock_timestamp()) AND t.outcome = 'missed'
+GROUP BY t.agent;

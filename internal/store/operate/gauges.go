@@ -23,6 +23,7 @@ type Gauges struct {
 	Unreachable       []Outage
 	Parked            []ParkedCount
 	Waiting           []WaitingCount
+	TicksMissed       []TicksMissed
 	PushBacklog       int64   // webhooks with something to deliver
 	PushOldest        float64 // age in seconds of the oldest event that must be delivered
 	DestinationsOpen  int64   // whose breaker is open
@@ -30,6 +31,12 @@ type Gauges struct {
 	OldestTransaction float64 // age in seconds of the one that keeps most dead rows
 	NotificationQueue float64 // how full it is: 0 to 1
 	Tables            []TableSize
+}
+
+// TicksMissed counts the ticks of an agent that started no task in the last hour.
+type TicksMissed struct {
+	Agent string
+	Ticks int64
 }
 
 // Gauges reads the state of the database. It costs about one lookup for each task and webhook that waits.
@@ -51,6 +58,13 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 		}
 		if g.Waiting, err = countWaiting(ctx, q); err != nil {
 			return err
+		}
+		missed, err := q.CountTicksMissed(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range missed {
+			g.TicksMissed = append(g.TicksMissed, TicksMissed(m))
 		}
 		push, err := q.PushBacklog(ctx)
 		if err != nil {

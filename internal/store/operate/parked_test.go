@@ -48,3 +48,16 @@ func TestParkedTasksAreCountedAndListed(t *testing.T) {
 		t.Errorf("%d tasks are listed, %v, the running one as %+v", len(all), err, all[0].Parked)
 	}
 }
+
+func TestMissedTicksOfTheLastHourAreCounted(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	f.Exec(`INSERT INTO a2a.schedule_ticks (agent, name, tick, outcome, at)
+		SELECT 'a', 's', now() - n * interval '1 min', CASE WHEN n = 1 THEN 'skipped' ELSE 'missed' END,
+			now() - n * interval '20 min'
+		FROM generate_series(-1, 4) n`) // the first one was recorded before the clock was set back
+	g, err := f.Operate.Gauges(t.Context())
+	if err != nil || len(g.TicksMissed) != 1 || g.TicksMissed[0] != (operate.TicksMissed{Agent: "a", Ticks: 2}) {
+		t.Errorf("missed ticks %+v, %v, want 2 of one agent", g.TicksMissed, err)
+	}
+}

@@ -9,6 +9,40 @@ import (
 	"context"
 )
 
+const countTicksMissed = `-- name: CountTicksMissed :many
+SELECT t.agent, count(*) AS ticks
+FROM a2a.schedule_ticks t
+WHERE t.at BETWEEN (SELECT clock_timestamp() - interval '1 hour') AND (SELECT clock_timestamp()) AND t.outcome = 'missed'
+GROUP BY t.agent
+`
+
+type CountTicksMissedRow struct {
+	Agent string
+	Ticks int64
+}
+
+// CountTicksMissed counts the ticks of each agent that were recorded in the last hour and started no task, because no
+// server was there in time.
+func (q *Queries) CountTicksMissed(ctx context.Context) ([]CountTicksMissedRow, error) {
+	rows, err := q.db.Query(ctx, countTicksMissed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountTicksMissedRow
+	for rows.Next() {
+		var i CountTicksMissedRow
+		if err := rows.Scan(&i.Agent, &i.Ticks); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const destinationsDownCount = `-- name: DestinationsDownCount :one
 SELECT (count(*) FILTER (WHERE d.disabled_at IS NULL AND d.open_until > clock_timestamp()))::bigint AS open,
   (count(*) FILTER (WHERE d.disabled_at IS NOT NULL))::bigint AS disabled
