@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
@@ -12,7 +13,7 @@ import (
 // touched for a while.
 type UnreachableSweeper struct {
 	Store  *tasks.Store
-	Agents func() map[string]time.Duration // whose tasks remote workers claim; see tasks.UnclaimedSweep
+	Agents func() map[string]a2a.Limits // whose tasks remote workers claim
 	Logger *slog.Logger
 }
 
@@ -54,6 +55,9 @@ func (s *UnreachableSweeper) round(ctx context.Context) {
 		if out.Failed > 0 {
 			s.Logger.WarnContext(ctx, "tasks failed because no worker claimed them", "tasks", out.Failed)
 		}
-		more = out.Failed == unclaimedBatch
+		if out.Parked > 0 {
+			s.Logger.WarnContext(ctx, "tasks parked because no worker claimed them", "tasks", out.Parked)
+		}
+		more = out.Failed == unclaimedBatch || out.Parked == unclaimedBatch
 	}
 }

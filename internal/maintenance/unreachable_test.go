@@ -13,9 +13,9 @@ import (
 func TestUnreachableAgentsAreSwept(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	agents := map[string]time.Duration{storetest.Agent: time.Hour}
+	agents := map[string]a2a.Limits{storetest.Agent: {Unreachable: time.Hour}}
 	s := &UnreachableSweeper{Store: f.Tasks, Logger: slog.New(slog.DiscardHandler),
-		Agents: func() map[string]time.Duration { return agents }}
+		Agents: func() map[string]a2a.Limits { return agents }}
 	task := f.NewTask()
 	if err := f.Tasks.BeginOutage(t.Context(), "removed", "refused", time.Second); err != nil {
 		t.Fatal(err)

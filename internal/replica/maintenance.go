@@ -37,7 +37,7 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	ticks := &maintenance.TickSweeper{
 		Store: s.Schedules, Keep: time.Duration(cfg.AuditRetention), Every: cfg.SweepInterval, Logger: log,
 	}
-	unreachable := &maintenance.UnreachableSweeper{Store: s.Tasks, Agents: r.waitsForWorkers, Logger: log}
+	unreachable := &maintenance.UnreachableSweeper{Store: s.Tasks, Agents: r.limitsOfPulled, Logger: log}
 	waits := &maintenance.Waits{Store: s.Tasks, Wait: r.database.hub.Wait, Every: waitsPoll, Logger: log}
 	batches := &maintenance.BatchSweeper{Store: s.Tasks, Logger: log}
 	retirer := &maintenance.Retirer{Store: s.Tasks, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
@@ -55,13 +55,13 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	}
 }
 
-// waitsForWorkers returns how long tasks wait for a remote worker, by agent.
-func (r *Replica) waitsForWorkers() map[string]time.Duration {
-	limits, waits := agentLimits(&r.cfg), make(map[string]time.Duration)
+// limitsOfPulled returns the limits of agents whose tasks remote workers claim.
+func (r *Replica) limitsOfPulled() map[string]a2a.Limits {
+	limits, pulled := agentLimits(&r.cfg), make(map[string]a2a.Limits)
 	for _, a := range *r.agents.pulled.Load() {
-		waits[a.Name] = a.Limits.Or(limits).Unreachable
+		pulled[a.Name] = a.Limits.Or(limits)
 	}
-	return waits
+	return pulled
 }
 
 // retention says how long finished tasks are kept: by agent, and for all other agents.

@@ -185,6 +185,61 @@ WITH n AS (
 SELECT t.id, t.folded, t.has_push
 FROM task t;
 
+-- UnclaimedPark parks up to batch tasks of agents that have waited for a worker for longer than the limit of the agent,
+-- and deletes their rows in the queue. It waits for no lock.
+-- name: UnclaimedPark :many
+WITH n AS (
+  SELECT clock_timestamp() AS now
+), agent AS (
+  SELECT unnest(sqlc.arg(agents)::text[]) AS name, unnest(sqlc.arg(limits)::bigint[]) AS most,
+    unnest(sqlc.arg(texts)::text[]) AS text, unnest(sqlc.arg(park_fors)::bigint[]) AS park_for
+), waiting AS (
+  SELECT w.row_at, w.task_id, w.run_at, a.text, nullif(a.park_for, 0) * interval '1 millisecond' AS park_for
+  FROM agent a,
+  LATERAL (
+    SELECT q.ctid AS row_at, q.task_id, q.run_at
+    FROM a2a.task_ready q
+    WHERE q.queue = a.name
+      AND q.priority = ANY (sqlc.arg(lanes)::smallint[])
+      AND q.run_at < (SELECT clock_timestamp()) - a.most * interval '1 millisecond'
+    LIMIT sqlc.arg(batch)::int
+    FOR UPDATE SKIP LOCKED
+  ) w
+  LIMIT sqlc.arg(batch)
+), locked AS (
+  SELECT t.id
+  FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT w.task_id FROM waiting w))
+  ORDER BY t.id
+  FOR UPDATE SKIP LOCKED
+), ready_deleted AS (
+  DELETE FROM a2a.task_ready q
+  WHERE q.ctid = ANY (ARRAY(SELECT w.row_at FROM waiting w JOIN locked l ON l.id = w.task_id))
+), task AS (
+  UPDATE a2a.tasks t
+  SET state = a2a.state_working(), lease_epoch = t.lease_epoch + 1,
+    last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL,
+    deadline_at = NULL, ready_at = NULL,
+    -- As LeasePark does it.
+    reply = CASE WHEN t.reply = a2a.reply_open() THEN a2a.reply_task() ELSE t.reply END
+  FROM n, locked l
+  JOIN waiting w ON w.task_id = l.id
+  WHERE t.id = ANY (ARRAY[l.id]) AND t.ready_at = w.run_at AND NOT a2a.state_terminal(t.state)
+  RETURNING t.id, t.agent, t.tenant, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.has_push, w.text, w.park_for
+), event AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT t.id, t.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_working(), a2a.source_server(), t.last_at,
+    json_build_object('metadata', json_build_object('a2ad/reason', 'parked: ' || t.text))
+  FROM task t
+), parked AS (
+  INSERT INTO a2a.task_parked AS p (task_id, epoch, agent, tenant, since, until, reason, attempts)
+  SELECT t.id, t.lease_epoch, t.agent, t.tenant, n.now, coalesce(n.now + t.park_for, 'infinity'), t.text, t.attempt
+  FROM n, task t
+)
+SELECT t.id, t.has_push
+FROM task t;
+
 -- OutagesForget removes outages of agents that no replica has probed for a while: the agent was removed, or the replica
 -- that could not reach it has stopped. It returns the agents.
 -- name: OutagesForget :many

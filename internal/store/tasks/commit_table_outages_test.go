@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
@@ -64,15 +65,27 @@ var writingsOfOutages = []writing{
 			return err
 		}
 	}),
-	answering("tasks.SweepUnclaimed", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Unclaimed, error) {
+	sweepUnclaimed("fails", a2a.Limits{}, func(out tasks.Unclaimed) int { return out.Failed },
+		"a2a.tasks WHERE state = a2a.state_failed()"),
+	sweepUnclaimed("parks", a2a.Limits{OnExhausted: a2a.ExhaustedPark},
+		func(out tasks.Unclaimed) int { return out.Parked }, "a2a.task_parked WHERE until = 'infinity'"),
+}
+
+// sweepUnclaimed is a sweep that ends the wait of two tasks. done reads from its answer how many rows it has made.
+func sweepUnclaimed(how string, limits a2a.Limits, done func(tasks.Unclaimed) int, rows string) writing {
+	type out = tasks.Unclaimed
+	method := "tasks.SweepUnclaimed " + how
+	return answering(method, storetest.IsCommit, func(w *witness) func(*store.Store) (out, error) {
+		sweep := tasks.UnclaimedSweep{Agents: map[string]a2a.Limits{storetest.Agent: limits}, Gap: time.Hour, Batch: 10}
 		w.NewTask()
-		sweep := tasks.UnclaimedSweep{
-			Agents: map[string]time.Duration{storetest.Agent: 0}, Gap: time.Hour, Batch: 10,
+		for range 2 { // the second one begins the outage
+			if _, err := w.Tasks.SweepUnclaimed(w.T.Context(), sweep); err != nil {
+				w.T.Fatal(err)
+			}
 		}
-		return func(s *store.Store) (tasks.Unclaimed, error) { return s.Tasks.SweepUnclaimed(w.T.Context(), sweep) }
-	}, func(w *witness, out tasks.Unclaimed) string {
-		return w.count(out.Failed, "a2a.tasks WHERE state = a2a.state_failed()")
-	}),
+		w.NewTask()
+		return func(s *store.Store) (out, error) { return s.Tasks.SweepUnclaimed(w.T.Context(), sweep) }
+	}, func(w *witness, got out) string { return w.count(done(got), rows) })
 }
 
 // postpone makes a task that waits for its agent.

@@ -29,10 +29,10 @@ func (s *Store) WorkersSeen(ctx context.Context, agents []string) (back []string
 
 // UnclaimedSweep says what SweepUnclaimed looks for.
 type UnclaimedSweep struct {
-	Agents   map[string]time.Duration // whose tasks remote workers claim, with the longest wait for a worker
-	Patience time.Duration            // how long no worker may be in touch before the agent counts as unreachable
-	Gap      time.Duration            // if no sweep ran for longer, outages begin anew: the servers were down
-	Batch    int                      // tasks to fail, and tasks of each lane of an agent to tell, at most
+	Agents   map[string]a2a.Limits // whose tasks remote workers claim
+	Patience time.Duration         // how long no worker may be in touch before the agent counts as unreachable
+	Gap      time.Duration         // if no sweep ran for longer, outages begin anew: the servers were down
+	Batch    int                   // tasks to fail, to park, and of each lane of an agent to tell, at most
 }
 
 // Unclaimed is what SweepUnclaimed did.
@@ -40,11 +40,12 @@ type Unclaimed struct {
 	Began  []string // agents that have no worker, and had one at the sweep before
 	Told   int      // tasks whose clients were told
 	Failed int      // tasks that had waited too long
+	Parked int      // tasks that had waited too long, of agents whose limits say so
 }
 
 // SweepUnclaimed finds the agents of which no remote worker is in touch although tasks wait. It tells the clients of
-// tasks that have waited for the time of patience, and fails tasks that have waited for longer than the limit of the
-// agent, if it had no worker for as long. If another process is doing this, it does nothing.
+// tasks that have waited for the time of patience. It fails or parks tasks that have waited for longer than the limit
+// of the agent, if it had no worker for as long. If another process is doing this, it does nothing.
 func (s *Store) SweepUnclaimed(ctx context.Context, w UnclaimedSweep) (Unclaimed, error) {
 	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (out Unclaimed, err error) {
 		free, err := tx.TryChore(ctx, db.ChoreWorkers)
@@ -55,24 +56,31 @@ func (s *Store) SweepUnclaimed(ctx context.Context, w UnclaimedSweep) (Unclaimed
 			Agents: []string{}, Limits: []int64{}, Lanes: allLanes(), Patience: db.PGInterval(w.Patience),
 			Reason: ReasonNoWorker, Replica: s.db.Replica(), Gap: db.PGInterval(w.Gap),
 		}
-		for agent, limit := range w.Agents {
-			p.Agents, p.Limits = append(p.Agents, agent), append(p.Limits, limit.Milliseconds())
+		for agent, limits := range w.Agents {
+			p.Agents, p.Limits = append(p.Agents, agent), append(p.Limits, limits.Unreachable.Milliseconds())
 		}
 		missing, err := dbsqlc.New(tx).WorkersMissing(ctx, p)
 		if err != nil || len(missing) == 0 {
 			return out, err
 		}
-		var overdue, rest []string
+		var fail, park, rest []string
 		for _, m := range missing {
 			rest = append(rest, m.Agent)
-			if m.Overdue {
-				overdue = append(overdue, m.Agent)
+			switch {
+			case !m.Overdue:
+			case w.Agents[m.Agent].OnExhausted == a2a.ExhaustedPark:
+				park = append(park, m.Agent)
+			default:
+				fail = append(fail, m.Agent)
 			}
 			if m.Began {
 				out.Began = append(out.Began, m.Agent)
 			}
 		}
-		if out.Failed, err = s.failUnclaimed(ctx, tx, overdue, w); err != nil {
+		if out.Failed, err = s.failUnclaimed(ctx, tx, fail, w); err != nil {
+			return out, err
+		}
+		if out.Parked, err = s.parkUnclaimed(ctx, tx, park, w); err != nil {
 			return out, err
 		}
 		out.Told, err = s.tellUnclaimed(ctx, tx, rest, w)
@@ -95,9 +103,8 @@ func (s *Store) failUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w
 		FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
 	}
 	for _, agent := range agents {
-		limit := w.Agents[agent]
-		p.Limits = append(p.Limits, limit.Milliseconds())
-		p.Texts = append(p.Texts, fmt.Sprintf("no worker claimed the task for %s", limit))
+		limit := w.Agents[agent].Unreachable
+		p.Limits, p.Texts = append(p.Limits, limit.Milliseconds()), append(p.Texts, unclaimedText(limit))
 	}
 	rows, err := q.UnclaimedFail(ctx, p)
 	if err != nil || len(rows) == 0 {
@@ -123,6 +130,35 @@ func (s *Store) failUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w
 		}
 	}
 	return len(rows), m.Move(ctx, tx)
+}
+
+// parkUnclaimed parks the tasks of these agents that have waited too long.
+func (s *Store) parkUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w UnclaimedSweep) (int, error) {
+	if len(agents) == 0 {
+		return 0, nil
+	}
+	p := dbsqlc.UnclaimedParkParams{Agents: agents, Lanes: allLanes(), Batch: int32(w.Batch)}
+	for _, agent := range agents {
+		limit, parkFor := w.Agents[agent].Unreachable, w.Agents[agent].ParkFor
+		p.Limits, p.Texts = append(p.Limits, limit.Milliseconds()), append(p.Texts, unclaimedText(limit))
+		p.ParkFors = append(p.ParkFors, max(parkFor, 0).Milliseconds())
+	}
+	rows, err := dbsqlc.New(tx).UnclaimedPark(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	var m webhooks.HeadMoves
+	for _, r := range rows {
+		s.tell(tx, r.ID.Bytes)
+		m.Add(r.ID, r.HasPush, true)
+	}
+	tx.After(func() { s.counters.enter(a2a.StateWorking, len(rows)) })
+	return len(rows), m.Move(ctx, tx)
+}
+
+// unclaimedText says why a task fails or is parked.
+func unclaimedText(limit time.Duration) string {
+	return fmt.Sprintf("no worker claimed the task for %s", limit)
 }
 
 // tellUnclaimed adds the event that says that there is no worker.

@@ -19,7 +19,7 @@ type sweepsUnclaimed struct {
 func newSweeps(t *testing.T) *sweepsUnclaimed {
 	t.Helper()
 	return &sweepsUnclaimed{storetest.Open(t), tasks.UnclaimedSweep{
-		Agents:   map[string]time.Duration{storetest.Agent: 10 * time.Minute},
+		Agents:   map[string]a2a.Limits{storetest.Agent: {Unreachable: 10 * time.Minute}},
 		Patience: time.Minute, Gap: 5 * time.Minute, Batch: 1000,
 	}}
 }
@@ -40,14 +40,15 @@ func (s *sweepsUnclaimed) after(d time.Duration) (sum tasks.Unclaimed) {
 		s.SetClockBack(-time.Minute)
 		out := s.sweep()
 		sum.Began = append(sum.Began, out.Began...)
-		sum.Told, sum.Failed = sum.Told+out.Told, sum.Failed+out.Failed
+		sum.Told, sum.Failed, sum.Parked = sum.Told+out.Told, sum.Failed+out.Failed, sum.Parked+out.Parked
 	}
 	return sum
 }
 
 func (s *sweepsUnclaimed) want(what string, got, want tasks.Unclaimed) {
 	s.T.Helper()
-	if len(got.Began) != len(want.Began) || got.Told != want.Told || got.Failed != want.Failed {
+	if len(got.Began) != len(want.Began) || got.Told != want.Told || got.Failed != want.Failed ||
+		got.Parked != want.Parked {
 		s.T.Errorf("%s: the sweeps did %+v, want %+v", what, got, want)
 	}
 }
@@ -80,6 +81,69 @@ func TestTasksWithoutAWorkerFailAfterTheLimit(t *testing.T) {
 	s.want("after the limit of the other task", s.after(5*time.Minute), tasks.Unclaimed{Failed: 1})
 	if n := storetest.Value[int](s.Fixture, "SELECT count(*) FROM a2a.task_ready"); n != 0 {
 		t.Errorf("%d failed tasks are in the queue", n)
+	}
+	s.Invariants()
+}
+
+// The agent decides whether its tasks fail or are parked. A parked task keeps its webhook, and gets fresh attempts and
+// the whole limit again when it is resumed.
+func TestTasksWithoutAWorkerAreParkedAfterTheLimit(t *testing.T) {
+	t.Parallel()
+	s := newSweeps(t)
+	s.Agents[storetest.Agent] = a2a.Limits{
+		Unreachable: 10 * time.Minute, OnExhausted: a2a.ExhaustedPark, ParkFor: time.Hour,
+	}
+	in := storetest.Submission("x")
+	in.Push = webhook("h")
+	task, open := s.Submit(in).Task, undecided(s.Fixture, "")
+	s.after(9 * time.Minute)
+	late := s.NewTask()
+	s.TakeCommitted(task)
+	s.want("after the limit", s.after(3*time.Minute), tasks.Unclaimed{Told: 1, Parked: 2})
+	for _, id := range []a2a.ID{task, open} {
+		if h, err := headOf(s.Fixture, id); err != nil || h.State != a2a.StateWorking {
+			t.Errorf("head %+v, %v, want a task that is working", h, err)
+		}
+		if got := lastReason(s.Fixture, id); got != "parked: no worker claimed the task for 10m0s" {
+			t.Errorf("the reason is %q", got)
+		}
+	}
+	if n := len(s.TakeCommitted(task)); n != 1 {
+		t.Errorf("%d commits were reported to the followers, want 1", n)
+	}
+	if missing := storetest.Value[int64](s.Fixture, `
+		SELECT t.last_seq - p.head_seq FROM a2a.push_configs p JOIN a2a.tasks t ON t.id = p.task_id`); missing != 0 {
+		t.Errorf("the head of the webhook lacks %d events", missing)
+	}
+	if n := storetest.Value[int](s.Fixture, `SELECT count(*)::int FROM audit.parked WHERE attempts = 0
+		AND until = since + interval '1 h' AND reason = 'no worker claimed the task for 10m0s'`); n != 2 {
+		t.Errorf("%d tasks are parked for an hour, want 2", n)
+	}
+	if n := storetest.Value[int](s.Fixture, "SELECT count(*)::int FROM a2a.task_ready"); n != 1 {
+		t.Errorf("%d tasks are in the queue, want the late one", n)
+	}
+	s.Invariants()
+	resume(s.Fixture, 2, task, open)
+	s.want("after the resume", s.after(9*time.Minute), tasks.Unclaimed{Told: 2, Parked: 1})
+	if got := lastReason(s.Fixture, late); got != "parked: no worker claimed the task for 10m0s" {
+		t.Errorf("the reason of the late task is %q", got)
+	}
+	s.want("after the limit of those resumed", s.after(3*time.Minute), tasks.Unclaimed{Parked: 2})
+	s.Invariants()
+}
+
+// A task may be parked before its client was told that there is no worker.
+func TestTaskThatWasNeverWorkingIsParked(t *testing.T) {
+	t.Parallel()
+	s := newSweeps(t)
+	s.Patience = 5 * time.Minute
+	s.Agents[storetest.Agent] = a2a.Limits{Unreachable: 2 * time.Minute, OnExhausted: a2a.ExhaustedPark}
+	s.NewTask()
+	s.after(6 * time.Minute)
+	late := s.NewTask()
+	s.want("after the limit", s.after(3*time.Minute), tasks.Unclaimed{Parked: 2})
+	if got := s.Snapshot(late).Status.State; got != a2a.StateWorking {
+		t.Errorf("the late task is %s, want WORKING", got)
 	}
 	s.Invariants()
 }
@@ -161,6 +225,21 @@ func TestSweepOfUnclaimedTasksIsBounded(t *testing.T) {
 	for i, want := range []int{2, 2, 1, 0} {
 		if got := s.sweep(); got.Failed != want {
 			t.Errorf("sweep %d failed %d tasks, want %d", i+1, got.Failed, want)
+		}
+	}
+	s.Invariants()
+	s.Agents[storetest.Agent] = a2a.Limits{Unreachable: 10 * time.Minute, OnExhausted: a2a.ExhaustedPark}
+	s.SubmitMany(5)
+	for range 4 {
+		s.SetClockBack(-3 * time.Minute)
+		s.sweep()
+	}
+	if n := storetest.Value[int](s.Fixture, "SELECT count(*)::int FROM a2a.task_parked"); n != 2 {
+		t.Errorf("the first sweep parked %d tasks, want 2", n)
+	}
+	for i, want := range []int{2, 1, 0} {
+		if got := s.sweep(); got.Parked != want {
+			t.Errorf("sweep %d parked %d tasks, want %d", i+2, got.Parked, want)
 		}
 	}
 	s.Invariants()
