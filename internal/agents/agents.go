@@ -1,6 +1,6 @@
 // Package agents reads agent files: the name of an agent, its card, and the program that does its
 // work. It checks everything that the files themselves can show, and reports the errors of all
-// files together. It starts nothing.
+// files together. It also says which messages an agent accepts. It starts nothing.
 //
 // # Form
 //

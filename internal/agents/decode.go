@@ -21,8 +21,10 @@ type decoder struct {
 	defaultLine int
 
 	extendedLine int
-	inputs       map[string]a2a.Schema             // of skills, by id
-	note         func(what string, fields []field) // called for each mapping that is read; for tests
+
+	scheduleLines []int                             // of the schedules
+	inputs        map[string]a2a.Schema             // of skills, by id
+	note          func(what string, fields []field) // called for each mapping that is read; for tests
 }
 
 func (d *decoder) fault(line int, format string, args ...any) {
@@ -115,6 +117,7 @@ func (d *decoder) decode(data []byte) File {
 		if x := f.Agent.Extended; x != nil {
 			f.Agent.Extended = d.extend(f.Agent.Name, &f.Agent.Card, x, d.extendedLine)
 		}
+		d.checkMessages(&f.Agent)
 	}
 	return f
 }

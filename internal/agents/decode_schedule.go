@@ -29,6 +29,17 @@ func (d *decoder) schedules(n node, list *[]a2a.Schedule) {
 		}
 		seen[s.Name] = e.line
 		*list = append(*list, s)
+		d.scheduleLines = append(d.scheduleLines, e.line)
+	}
+}
+
+// checkMessages refuses schedules whose message the agent would refuse from a client.
+func (d *decoder) checkMessages(a *a2a.Agent) {
+	for i := range a.Schedules {
+		s := &a.Schedules[i]
+		if err := CheckInput(a, &s.Message); err != nil {
+			d.fault(d.scheduleLines[i], "the agent does not accept the message of schedule %s: %s", s.Name, err)
+		}
 	}
 }
 

@@ -109,3 +109,43 @@ func TestScheduleFaults(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// The agent accepts from its schedules what it accepts from its clients.
+func TestScheduleMessageThatTheAgentRefuses(t *testing.T) {
+	t.Parallel()
+	const skills = `
+skills:
+  - id: clean
+    input_schema: {type: object, properties: {days: {type: integer}}, required: [days]}
+extended_card:
+  skills:
+    - {id: hidden, input_schema: {type: string}}
+input_modes: [text/plain, application/json]
+`
+	const schedule = `  - {cron: "@daily", owner: o, name: n, message: x}
+  - {cron: "@daily", owner: o, name: `
+	for _, tc := range []struct{ message, want string }{
+		{"hello", ""},
+		{"{parts: [{data: {days: 3}, metadata: {skillId: clean}}]}", ""},
+		{"{parts: [{data: x}], metadata: {skillId: hidden}}", ""},
+		{"{parts: [{data: {days: soon}}]}", ""}, // it names no skill
+		{"{parts: [{text: x}, {data: {days: soon}}], metadata: {skillId: clean}}",
+			`message.parts[1].data.days: got string, want integer`},
+		{"{parts: [{data: {}, metadata: {skillId: clean}}]}",
+			`message.parts[0].data: missing property 'days'`},
+		{"{parts: [{data: 1}], metadata: {skillId: hidden}}", `message.parts[0].data: got number, want string`},
+		{"{parts: [{data: {days: 3}}], metadata: {skillId: clear}}",
+			`message.metadata.skillId: the agent has no skill "clear"`},
+		{"{parts: [{url: 'https://example.com/x', media_type: image/png}]}",
+			`message.parts[0]: the agent does not accept image/png; it accepts text/plain, application/json`},
+	} {
+		_, got := loadSchedules(t, schedule+"m, message: "+tc.message+"}\n"+skills)
+		var want []string
+		if tc.want != "" {
+			want = []string{"a.yaml:6: the agent does not accept the message of schedule m: " + tc.want}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", tc.message, diff)
+		}
+	}
+}

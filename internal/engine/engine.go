@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store"
@@ -230,7 +231,7 @@ func (e *Engine) submission(c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) 
 	if err := checkSize(&op.Message, e.cfg.MaxMessageBytes); err != nil {
 		return tasks.Submission{}, err
 	}
-	if err := checkInput(agent, &op.Message); err != nil {
+	if err := agents.CheckInput(agent, &op.Message); err != nil {
 		return tasks.Submission{}, err
 	}
 	push, err := e.newPush(agent, op.Push)

@@ -1,4 +1,4 @@
-package engine
+package agents
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ import (
 // message.
 const skillKey = "skillId"
 
-// checkInput refuses a message that the agent does not accept: content types missing from its card,
-// and data that does not fit the schema of its skill.
-func checkInput(agent *a2a.Agent, m *a2a.Message) error {
+// CheckInput refuses a message that the agent does not accept: content types missing from its card,
+// and data that does not fit the schema of its skill. The error is for the client.
+func CheckInput(agent *a2a.Agent, m *a2a.Message) error {
 	if len(agent.Inputs) == 0 && accepts(agent.Card.InputModes, anyType) {
 		return nil
 	}
@@ -26,7 +26,7 @@ func checkInput(agent *a2a.Agent, m *a2a.Message) error {
 			return err
 		}
 		modes := inputModes(agent, skill)
-		if kind := mediaType(p); !accepts(modes, kind) {
+		if kind := mediaTypeOf(p); !accepts(modes, kind) {
 			e := a2a.Errorf(a2a.CodeContentTypeNotSupported,
 				"message.parts[%d]: the agent does not accept %s; it accepts %s", i, clip(kind),
 				strings.Join(modes, ", "))
@@ -95,9 +95,9 @@ const (
 	anyText = "text/*"
 )
 
-// mediaType returns the media type of a part in lower case, without parameters. Without one, text
+// mediaTypeOf returns the media type of a part in lower case, without parameters. Without one, text
 // may be any text, and a file any bytes.
-func mediaType(p *a2a.Part) string {
+func mediaTypeOf(p *a2a.Part) string {
 	kind, _, _ := strings.Cut(p.MediaType, ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
 	switch {
