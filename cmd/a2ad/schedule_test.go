@@ -101,7 +101,7 @@ func TestScheduleTicks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ticks, err := w.store.Schedules.Act(t.Context(), &list[0])
+	ticks, err := w.store.Schedules.Act(t.Context(), &list[0], 0)
 	if err != nil || len(ticks) != 1 {
 		t.Fatalf("%v, %v", ticks, err)
 	}

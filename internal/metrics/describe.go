@@ -144,8 +144,8 @@ func (s *sources) describeSteps() {
 func (s *sources) describeSchedules() {
 	s.add("counter", "a2ad_schedule_ticks_total",
 		"Ticks of schedules that this replica recorded, by agent and outcome: started (a task), queued or skipped "+
-			"(the task of the tick before had not ended), missed (no server was there in time). "+
-			"A queued tick counts again when it starts.",
+			"(the task of the tick before had not ended), missed (no server was there in time, or the owner had too many "+
+			"tasks). A queued tick counts again when it starts.",
 		[]string{"agent", "outcome"}, func(show report) {
 			counts := s.Store.Schedules.Counts()
 			for _, agent := range s.Agents() {
@@ -157,8 +157,8 @@ func (s *sources) describeSchedules() {
 			}
 		})
 	s.add("gauge", "a2ad_schedule_ticks_missed",
-		"Ticks of the last hour that started no task, because no server was there in time, over all replicas. "+
-			"Ticks of agents that this replica does not serve count as other.",
+		"Ticks of the last hour that were missed: no server was there in time, or the owner had too many tasks. "+
+			"Counted over all replicas. Ticks of agents that this replica does not serve count as other.",
 		[]string{"agent"}, s.byAgent(func(g *operate.Gauges, add func(agent string, ticks int64)) {
 			for _, m := range g.TicksMissed {
 				add(m.Agent, m.Ticks)

@@ -36,7 +36,7 @@ func (r *Replica) openWork(draining context.Context) *work {
 	})
 	ticks := scheduler.New(r.database.store.Schedules, r.database.hub, func() []*a2a.Agent {
 		return *r.agents.served.Load()
-	}, r.log)
+	}, cfg.MaxInFlight, r.log)
 	return &work{pool, remote, ticks}
 }
 

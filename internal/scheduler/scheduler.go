@@ -26,6 +26,7 @@ type Scheduler struct {
 	Store  *schedules.Store
 	Hub    Hub
 	Agents func() []*a2a.Agent // of this replica, now
+	Most   int                 // tasks that one owner may have in flight; 0: no limit
 	Logger *slog.Logger
 
 	changed chan struct{} // capacity 1; the agent files were loaded again, or another replica has changed something
@@ -43,10 +44,10 @@ const (
 	taken       = time.Second      // another replica acts on a schedule that is due
 )
 
-// New returns a scheduler. It starts nothing.
-func New(store *schedules.Store, hub Hub, agents func() []*a2a.Agent, log *slog.Logger) *Scheduler {
+// New returns a scheduler that lets each owner have most tasks in flight. It starts nothing.
+func New(store *schedules.Store, hub Hub, agents func() []*a2a.Agent, most int, log *slog.Logger) *Scheduler {
 	return &Scheduler{
-		Store: store, Hub: hub, Agents: agents, Logger: log,
+		Store: store, Hub: hub, Agents: agents, Most: most, Logger: log,
 		changed: make(chan struct{}, 1), files: make(chan struct{}, 1), queued: make(map[string]func()),
 	}
 }
@@ -155,7 +156,7 @@ func (s *Scheduler) round(ctx context.Context) time.Duration {
 
 // act acts on one schedule, and returns when to read it again.
 func (s *Scheduler) act(ctx context.Context, it *schedules.Schedule) time.Duration {
-	ticks, err := s.Store.Act(ctx, it)
+	ticks, err := s.Store.Act(ctx, it, s.Most)
 	if err != nil {
 		s.warn(ctx, "act on a schedule", err)
 		return failed
@@ -163,10 +164,12 @@ func (s *Scheduler) act(ctx context.Context, it *schedules.Schedule) time.Durati
 	missed := 0
 	for _, t := range ticks {
 		attrs := []any{"agent", it.Agent, "schedule", it.Name, "tick", t.Tick}
-		switch t.Outcome {
-		case schedules.Started:
+		switch {
+		case t.Outcome == schedules.Started:
 			s.Logger.InfoContext(ctx, "scheduled task", append(attrs, "task_id", t.Task.String())...)
-		case schedules.Missed:
+		case t.Refused != "":
+			s.Logger.WarnContext(ctx, "a tick of a schedule was refused", append(attrs, "reason", t.Refused)...)
+		case t.Outcome == schedules.Missed:
 			missed++
 		default:
 			s.Logger.InfoContext(ctx, "the last task of the schedule has not ended",

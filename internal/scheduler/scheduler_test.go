@@ -57,7 +57,7 @@ func start(t *testing.T, replicas int, files ...a2a.Schedule) *cluster {
 	t.Cleanup(cancel)
 	for i := range replicas {
 		s := c.Replica("r"+string(rune('2'+i)), config)
-		one := scheduler.New(s.Schedules, &c.hub, agents, slog.New(slog.DiscardHandler))
+		one := scheduler.New(s.Schedules, &c.hub, agents, 0, slog.New(slog.DiscardHandler))
 		c.schedulers = append(c.schedulers, one)
 		wg.Go(func() { one.Run(ctx) }) //nolint:errcheck // always nil
 	}

@@ -37,8 +37,7 @@ SELECT greatest(
     0)::float8 AS oldest_transaction,
   pg_notification_queue_usage()::float8 AS notification_queue;
 
--- CountTicksMissed counts the ticks of each agent that were recorded in the last hour and started no task, because no
--- server was there in time.
+-- CountTicksMissed counts the ticks of each agent that were recorded as missed in the last hour.
 -- name: CountTicksMissed :many
 SELECT t.agent, count(*) AS ticks
 FROM a2a.schedule_ticks t

@@ -45,6 +45,7 @@ const (
 	ActionSchedulePause  = "schedule.pause"
 	ActionScheduleResume = "schedule.resume"
 	ActionScheduleRun    = "schedule.run"
+	ActionScheduleRefuse = "schedule.refuse"
 )
 
 // Record adds an action to the audit log.

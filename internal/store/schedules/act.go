@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/schedules/dbsqlc"
 	"github.com/a2ad/a2ad/internal/store/tasks"
@@ -24,7 +25,7 @@ const (
 	Started Outcome = "started"
 	Queued  Outcome = "queued"
 	Skipped Outcome = "skipped" // the task of the tick before it had not ended
-	Missed  Outcome = "missed"  // no server was there in time
+	Missed  Outcome = "missed"  // no server was there in time, or the owner had too many tasks
 )
 
 // Outcomes are all of them.
@@ -38,15 +39,28 @@ type Tick struct {
 	Tick    time.Time
 	Outcome Outcome
 	Task    a2a.ID // of a started one
+	Refused string // why a missed one was refused, although a server was there in time
 }
 
 // Act does what a schedule has to do now: it starts the tick that is due, or a queued one, and records the ticks that
 // were missed. It returns what it has recorded, which is nothing if another process does the same.
 //
+// An owner may have most tasks in flight; 0 is no limit. Over the limit, a tick is refused, and a queued one stays
+// queued. The limit is exact except for what others do at the same time.
+//
 // The record of a tick, its task and the time of the next tick are one transaction. If it is repeated because the
 // answer to its COMMIT was lost, it finds the next tick, and so starts no second task.
-func (s *Store) Act(ctx context.Context, it *Schedule) ([]Tick, error) {
-	lane := s.tasks.Lane(ctx, it.Agent, db.Caller{Tenant: it.Tenant, Owner: it.Owner})
+func (s *Store) Act(ctx context.Context, it *Schedule, most int) ([]Tick, error) {
+	owner := db.Caller{Tenant: it.Tenant, Owner: it.Owner}
+	lane := s.tasks.Lane(ctx, it.Agent, owner)
+	full := false
+	if most > 0 {
+		n, err := s.tasks.TasksInFlight(ctx, owner, most)
+		if err != nil {
+			return nil, fmt.Errorf("act on schedule %s/%s: %w", it.Agent, it.Name, err)
+		}
+		full = n >= most
+	}
 	done, err := db.Repeat(ctx, s.db, func(int) ([]Tick, error) {
 		return db.InTx(ctx, s.db.Work(), func(tx *db.Tx) ([]Tick, error) {
 			r, err := dbsqlc.New(tx).ScheduleTryLock(ctx, it.Agent, it.Name)
@@ -60,8 +74,9 @@ func (s *Store) Act(ctx context.Context, it *Schedule) ([]Tick, error) {
 			if err := locked.parse(); err != nil || !locked.Due() {
 				return nil, err
 			}
-			a := &act{store: s, tx: tx, q: dbsqlc.New(tx), Schedule: locked, lane: lane}
-			return a.ticks, a.run(ctx)
+			a := &act{store: s, tx: tx, q: dbsqlc.New(tx), Schedule: locked, lane: lane, most: most, full: full}
+			err = a.run(ctx)
+			return a.ticks, err
 		})
 	})
 	if err != nil {
@@ -77,6 +92,8 @@ type act struct {
 	tx    *db.Tx
 	q     *dbsqlc.Queries
 	lane  int16
+	most  int  // tasks that the owner may have in flight
+	full  bool // it has that many
 	ticks []Tick
 }
 
@@ -124,7 +141,7 @@ func (a *act) startQueued(ctx context.Context) error {
 	if a.QueuedTick.IsZero() {
 		return nil
 	}
-	if busy, err := a.busy(ctx); err != nil || busy {
+	if busy, err := a.busy(ctx); err != nil || busy || a.full {
 		return err
 	}
 	tick := a.QueuedTick
@@ -141,6 +158,8 @@ func (a *act) tick(ctx context.Context, tick time.Time) error {
 	switch {
 	case err != nil:
 		return err
+	case !busy && a.full:
+		return a.refuse(ctx, tick)
 	case !busy:
 		return a.start(ctx, tick)
 	case a.Overlap == a2a.OverlapQueue && a.QueuedTick.IsZero():
@@ -173,6 +192,19 @@ func (a *act) start(ctx context.Context, tick time.Time) error {
 	a.LastTick, a.LastTask = tick, id
 	a.note(Started, tick, id)
 	return nil
+}
+
+// refuse records a tick whose owner has too many tasks, and the reason in the audit log.
+func (a *act) refuse(ctx context.Context, tick time.Time) error {
+	before := len(a.ticks)
+	if err := a.record(ctx, Missed, tick); err != nil || len(a.ticks) == before {
+		return err
+	}
+	reason := fmt.Sprintf("more than %d tasks of the owner would be in flight", a.most)
+	a.ticks[before].Refused = reason
+	action := a.action(access.ActionScheduleRefuse, a2a.ID{})
+	action.Detail["tick"], action.Detail["reason"] = tick.UTC().Format(time.RFC3339), reason
+	return access.Record(ctx, a.tx, action)
 }
 
 // record records ticks that start no task now.

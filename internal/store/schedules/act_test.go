@@ -3,6 +3,7 @@ package schedules_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/schedules"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
@@ -20,6 +22,7 @@ import (
 type rig struct {
 	*storetest.Fixture
 	file a2a.Schedule
+	most int // tasks that the owner may have in flight
 }
 
 // newRig loads a schedule that next ticks in January, with changes.
@@ -67,7 +70,7 @@ func (r *rig) read() *schedules.Schedule {
 // act acts on the schedule on one store.
 func (r *rig) act(s *store.Store) []schedules.Tick {
 	r.T.Helper()
-	ticks, err := s.Schedules.Act(r.T.Context(), r.read())
+	ticks, err := s.Schedules.Act(r.T.Context(), r.read(), r.most)
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -152,7 +155,7 @@ func TestReplicasStartEachTickOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, s := range replicas {
 			wg.Go(func() {
-				if _, err := s.Schedules.Act(t.Context(), it); err != nil {
+				if _, err := s.Schedules.Act(t.Context(), it, 0); err != nil {
 					t.Error(err)
 				}
 			})
@@ -174,7 +177,7 @@ func TestTickWhoseCommitIsLostStartsOneTask(t *testing.T) {
 				r.makeDue(time.Minute)
 				it := r.read()
 				fired := p.Arm(storetest.Fault{Match: storetest.IsCommit, Answered: answered, Repeat: always})
-				_, err := s.Schedules.Act(t.Context(), it)
+				_, err := s.Schedules.Act(t.Context(), it, 0)
 				storetest.WantFired(t, fired)
 				p.Disarm()
 				if err != nil {
@@ -260,6 +263,59 @@ func TestOverlap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A tick whose owner has too many tasks starts none, and says why. A queued one waits until there is room.
+func TestTickOverTheLimitOfTasksInFlight(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(s *a2a.Schedule) { s.Overlap = a2a.OverlapQueue })
+	r.most = 2
+	bobs := storetest.Submission("y")
+	bobs.Caller.Owner = "bob"
+	r.Submit(bobs) // the limit is for each owner
+	cancel := func(task a2a.ID) {
+		t.Helper()
+		if _, err := r.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ticks := func(what string, ago time.Duration, want ...schedules.Outcome) (task a2a.ID) {
+		t.Helper()
+		if ago > 0 {
+			r.makeDue(ago)
+		}
+		var got []schedules.Outcome
+		for _, tick := range r.act(r.Store) {
+			got, task = append(got, tick.Outcome), tick.Task
+			if refused := tick.Refused != ""; refused != (tick.Outcome == schedules.Missed) {
+				t.Errorf("%s: the tick is %+v", what, tick)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%s, -want +got:\n%s", what, diff)
+		}
+		return task
+	}
+	first, own := r.NewTask(), ticks("with room for one task", 5*time.Minute, schedules.Started)
+	ticks("while its task runs", 4*time.Minute, schedules.Queued)
+	cancel(own)
+	second := r.NewTask()
+	ticks("a queued tick without room", 0)
+	ticks("and the next one", 3*time.Minute, schedules.Missed)
+	cancel(first)
+	own = ticks("the queued one with room", 0, schedules.Started)
+	cancel(own)
+	r.NewTask()
+	ticks("without room", 2*time.Minute, schedules.Missed)
+	cancel(second)
+	ticks("with room again", time.Minute, schedules.Started)
+	found, err := r.Access.Actions(t.Context(), access.ActionFilter{Name: access.ActionScheduleRefuse, Limit: 5})
+	if err != nil || len(found) != 2 || found[0].Owner != storetest.Ann.Owner ||
+		!strings.Contains(string(found[0].Detail), `"reason":"more than 2 tasks of the owner would be in flight"`) ||
+		!strings.Contains(string(found[0].Detail), `"schedule":"daily","tick":"20`) {
+		t.Errorf("actions %+v, %v, want two that say why", found, err)
+	}
+	r.Invariants()
 }
 
 // All replicas compute the same delay. It is shorter than the time to the next tick, so no tick overtakes another.

@@ -42,7 +42,7 @@ var writingsOfSchedules = []writing{
 	}, func(w *witness, n int) string { return w.count(n, "a2a.schedules WHERE next_at IS NOT NULL") }),
 	answering("schedules.Act", storetest.IsCommit, func(w *witness) func(*store.Store) ([]schedules.Tick, error) {
 		it := w.schedule()
-		return func(s *store.Store) ([]schedules.Tick, error) { return s.Schedules.Act(w.T.Context(), it) }
+		return func(s *store.Store) ([]schedules.Tick, error) { return s.Schedules.Act(w.T.Context(), it, 0) }
 	}, func(w *witness, ticks []schedules.Tick) string {
 		for _, t := range ticks { // none: an earlier try took effect, and its answer was lost
 			if wrong := w.count(1, "a2a.schedule_ticks WHERE task_id = $1", t.Task); wrong != "" {
@@ -65,7 +65,7 @@ var writingsOfSchedules = []writing{
 		}
 	}, func(w *witness, id a2a.ID) string { return w.count(1, "a2a.tasks WHERE id = $1", id) }),
 	answering("schedules.Sweep", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
-		if _, err := w.Schedules.Act(w.T.Context(), w.schedule()); err != nil {
+		if _, err := w.Schedules.Act(w.T.Context(), w.schedule(), 0); err != nil {
 			w.T.Fatal(err)
 		}
 		return func(s *store.Store) (int, error) { return s.Schedules.Sweep(w.T.Context(), time.Microsecond, 10) }

@@ -21,8 +21,7 @@ type CountTicksMissedRow struct {
 	Ticks int64
 }
 
-// CountTicksMissed counts the ticks of each agent that were recorded in the last hour and started no task, because no
-// server was there in time.
+// CountTicksMissed counts the ticks of each agent that were recorded as missed in the last hour.
 func (q *Queries) CountTicksMissed(ctx context.Context) ([]CountTicksMissedRow, error) {
 	rows, err := q.db.Query(ctx, countTicksMissed)
 	if err != nil {
