@@ -126,6 +126,9 @@ func (s *Store) tellAppended(tx *db.Tx, b *pendingBatch, out *appended) {
 // fenced.
 func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appended, error) {
 	group := s.appends[a.lease.TaskID[15]&1]
+	if a.onlySteps() {
+		group, a.push = s.steps[a.lease.TaskID[15]&1], true // steps move no head
+	}
 	out, err := group.do(ctx, a)
 	for {
 		switch {
@@ -192,18 +195,26 @@ func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error)
 
 // flushAppends writes batches of several runs in one transaction. A nil result means that the batch is fenced.
 func (s *Store) flushAppends(ctx context.Context, items []*pendingBatch) ([]*appended, error) {
+	return s.flushOrdered(ctx, items, func(ctx context.Context, items []*pendingBatch) ([]appended, error) {
+		p := s.appendParams(items)
+		p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *pendingBatch) bool {
+			return it.push
+		})
+		return s.appendRows(ctx, items, p)
+	})
+}
+
+// flushOrdered gives batches to write in the order of locks, and returns for each what was written.
+func (s *Store) flushOrdered(
+	ctx context.Context, items []*pendingBatch, write func(context.Context, []*pendingBatch) ([]appended, error),
+) ([]*appended, error) {
 	ctx, cancel := s.db.Detached(ctx)
 	defer cancel()
 	ordered := slices.Clone(items)
-	// the order of locks
 	slices.SortFunc(ordered, func(a, b *pendingBatch) int {
 		return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:])
 	})
-	p := s.appendParams(ordered)
-	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *pendingBatch) bool {
-		return it.push
-	})
-	written, err := s.appendRows(ctx, ordered, p)
+	written, err := write(ctx, ordered)
 	if err != nil {
 		return nil, err
 	}

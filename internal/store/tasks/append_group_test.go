@@ -22,7 +22,16 @@ type result struct {
 // together appends one batch under each lease, all in one flush.
 func together(f *storetest.Fixture, s *store.Store, leases []*tasks.Lease, batches []tasks.Batch) []result {
 	f.T.Helper()
-	queued, release := tasks.HoldAppends(s.Tasks)
+	return flushed(f, s, tasks.HoldAppends, leases, batches)
+}
+
+// flushed is together for the batches that hold makes wait.
+func flushed(
+	f *storetest.Fixture, s *store.Store, hold func(*tasks.Store) (func(n int), func()), leases []*tasks.Lease,
+	batches []tasks.Batch,
+) []result {
+	f.T.Helper()
+	queued, release := hold(s.Tasks)
 	results := make([]result, len(leases))
 	var wg sync.WaitGroup
 	started := 0

@@ -33,7 +33,7 @@ func (w *witness) wait() *tasks.Lease {
 
 // writingsOfSteps are the methods for steps and waits.
 var writingsOfSteps = []writing{
-	answering("tasks.Append with a step", storetest.IsCommit,
+	answering("tasks.Append with a step", storetest.IsExecute,
 		func(w *witness) func(*store.Store) (tasks.Appended, error) {
 			l := w.RunningTask()
 			return func(s *store.Store) (tasks.Appended, error) {
@@ -41,6 +41,17 @@ var writingsOfSteps = []writing{
 			}
 		}, func(w *witness, _ tasks.Appended) string {
 			return w.count(1, "a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id AND t.steps = s.seq")
+		}),
+	answering("tasks.Append with a step and an event", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l,
+					tasks.Batch{Steps: stepOf, Events: []a2a.Event{storetest.Chunk("a", "x")}})
+			}
+		}, func(w *witness, _ tasks.Appended) string {
+			return w.count(1,
+				"a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id AND t.steps = s.seq AND t.last_seq = 3")
 		}),
 	answering("tasks.Append with a wait", storetest.IsCommit,
 		func(w *witness) func(*store.Store) (tasks.Appended, error) {

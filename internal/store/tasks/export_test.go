@@ -25,6 +25,12 @@ func HoldAppends(s *Store) (queued func(n int), release func()) {
 	return s.appends[0].hold()
 }
 
+// HoldSteps is HoldAppends for batches that have nothing but steps.
+func HoldSteps(s *Store) (queued func(n int), release func()) {
+	s.steps[1] = s.steps[0]
+	return s.steps[0].hold()
+}
+
 // HoldSubmits is HoldAppends for new tasks without a key.
 func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submits.hold() }
 

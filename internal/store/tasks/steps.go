@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -32,28 +33,72 @@ func (a *pendingBatch) stepParams(p *dbsqlc.EventAppendParams, i int) {
 	p.StepSizes[i], p.Waits[i] = int64(a.steps), a.batch.Wait != nil
 }
 
-// addSteps records the steps of batches that were written.
+// onlySteps reports whether the batch has nothing but steps, so that one small statement can write it.
+func (a *pendingBatch) onlySteps() bool {
+	rest := a.batch
+	rest.Steps = nil
+	return len(a.batch.Steps) > 0 && reflect.ValueOf(rest).IsZero()
+}
+
+// flushSteps is flushAppends for batches that have nothing but steps.
+func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appended, error) {
+	return s.flushOrdered(ctx, items, func(ctx context.Context, items []*pendingBatch) ([]appended, error) {
+		var p dbsqlc.StepsAppendParams
+		for i, it := range items {
+			it.addSteps(&p, i+1, s.db.Replica(), false)
+		}
+		return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
+			written, err := dbsqlc.New(tx).StepsAppend(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			tx.After(func() { s.counters.appends.add(len(written)) })
+			rows := make([]appended, len(written))
+			for i, w := range written {
+				rows[i] = appended{dbsqlc.EventAppendRow{
+					Pos: w.Pos, ID: w.ID, Base: w.Base, LastMessageSeq: w.LastMessageSeq, LastAt: w.LastAt,
+					HasPush: w.HasPush,
+				}}
+				s.tellAppended(tx, items[w.Pos-1], &rows[i])
+			}
+			return rows, nil
+		})
+	})
+}
+
+// addSteps records the steps of batches that EventAppend has written.
 func addSteps(ctx context.Context, q *dbsqlc.Queries, items []*pendingBatch, rows []appended, self string) error {
-	var p dbsqlc.StepsAddParams
+	var p dbsqlc.StepsAppendParams
 	for i := range rows {
-		it := items[rows[i].Pos-1]
-		for j := range it.batch.Steps {
-			s := &it.batch.Steps[j]
-			p.TaskIds, p.Epochs = append(p.TaskIds, rows[i].ID), append(p.Epochs, it.lease.Epoch)
-			p.Workers = append(p.Workers, cmp.Or(it.lease.Worker, self))
-			p.Seqs, p.Keys = append(p.Seqs, int32(s.Seq)), append(p.Keys, s.Key)
-			p.Kinds, p.Names = append(p.Kinds, int16(s.Kind)), append(p.Names, s.Name)
-			p.Inputs, p.Results = append(p.Inputs, s.Input), append(p.Results, s.Result)
-			p.Errors, p.Attempts = append(p.Errors, s.Error), append(p.Attempts, int32(max(s.Attempts, 1)))
-			p.NextAts = append(p.NextAts, db.PGTime(s.NextAt))
-			p.StartedAts = append(p.StartedAts, db.PGTime(s.StartedAt))
-			p.EndedAts = append(p.EndedAts, db.PGTime(s.EndedAt))
+		if it := items[rows[i].Pos-1]; len(it.batch.Steps) > 0 {
+			it.addSteps(&p, i+1, self, true)
 		}
 	}
 	if len(p.Seqs) == 0 {
 		return nil
 	}
-	return q.StepsAdd(ctx, p)
+	_, err := q.StepsAppend(ctx, p)
+	return err
+}
+
+// addSteps adds the batch, as the one at pos, and its steps. Its task counts the steps of a counted batch already.
+func (a *pendingBatch) addSteps(p *dbsqlc.StepsAppendParams, pos int, self string, counted bool) {
+	p.Numbers, p.TaskIds = append(p.Numbers, int32(pos)), append(p.TaskIds, db.PGID(a.lease.TaskID))
+	p.Epochs, p.Workers = append(p.Epochs, a.lease.Epoch), append(p.Workers, cmp.Or(a.lease.Worker, self))
+	p.Afters, p.Counted = append(p.Afters, a.lease.LastSeq), append(p.Counted, counted)
+	p.StepCounts, p.StepAfters = append(p.StepCounts, int32(a.added)), append(p.StepAfters, int32(a.lease.Steps))
+	p.StepSizes = append(p.StepSizes, int64(a.steps))
+	for i := range a.batch.Steps {
+		s := &a.batch.Steps[i]
+		p.Positions = append(p.Positions, int32(pos))
+		p.Seqs, p.Keys = append(p.Seqs, int32(s.Seq)), append(p.Keys, s.Key)
+		p.Kinds, p.Names = append(p.Kinds, int16(s.Kind)), append(p.Names, s.Name)
+		p.Inputs, p.Results = append(p.Inputs, s.Input), append(p.Results, s.Result)
+		p.Errors, p.Attempts = append(p.Errors, s.Error), append(p.Attempts, int32(max(s.Attempts, 1)))
+		p.NextAts = append(p.NextAts, db.PGTime(s.NextAt))
+		p.StartedAts = append(p.StartedAts, db.PGTime(s.StartedAt))
+		p.EndedAts = append(p.EndedAts, db.PGTime(s.EndedAt))
+	}
 }
 
 // writtenSteps is written for a batch without events: its first new step follows the newest one that the run knew of.

@@ -48,6 +48,76 @@ func TestStepsAreRecordedOnceEach(t *testing.T) {
 	f.Invariants()
 }
 
+// Steps of several runs share a transaction, and one that has lost its lease records none of them.
+func TestStepsOfSeveralTasksShareACommit(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	zombie := f.RunningTask()
+	f.Expire(zombie.TaskID)
+	f.Rescue(1)
+	f.Exec("UPDATE a2a.task_ready SET quiet = true") // the claim writes no event that the zombie does not know
+	leases := []*tasks.Lease{zombie, f.ClaimTask(zombie.TaskID)}
+	batches := []tasks.Batch{{Steps: stepOf}, {Steps: stepOf}}
+	for range 6 {
+		leases, batches = append(leases, f.RunningTask()), append(batches, tasks.Batch{Steps: stepOf})
+	}
+	for i, r := range flushed(f, f.Store, tasks.HoldSteps, leases, batches) {
+		if i == 0 && !errors.Is(r.err, db.ErrLeaseLost) || i > 0 && r.err != nil {
+			t.Errorf("append %d: %v", i, r.err)
+		}
+		if want := min(i, 1); leases[i].Steps != want {
+			t.Errorf("append %d: the lease knows %d steps, want %d", i, leases[i].Steps, want)
+		}
+	}
+	const made = `SELECT concat_ws(' ', count(*), count(DISTINCT s.xmin::text), count(*) FILTER (WHERE t.steps = 1))
+		FROM a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id AND t.lease_epoch = s.epoch`
+	if got := storetest.Value[string](f, made); got != "7 1 7" {
+		t.Errorf("steps, transactions, and steps that were counted: %s, want 7 1 7", got)
+	}
+	if n := f.Tasks.Counts().Steps[tasks.AgentCount{Agent: leases[1].Agent, What: tasks.StepOK}]; n != 7 {
+		t.Errorf("the counter says %d steps, want 7", n)
+	}
+	f.Invariants()
+}
+
+// A failed step that is to be tried again is recorded again, with or without other events.
+func TestFailedStepIsRecordedAgain(t *testing.T) {
+	t.Parallel()
+	for _, events := range [][]a2a.Event{nil, {storetest.Chunk("a", "x")}} {
+		f := storetest.Open(t)
+		l := f.RunningTask()
+		open := stepOf[0]
+		open.Result, open.Error, open.NextAt, open.Ended = nil, a2a.Raw(`"down"`), time.Now(), false
+		next := a2a.StepRecord{Step: a2a.Step{Key: "next"}, Seq: 2, Kind: a2a.StepWork, Ended: true}
+		for _, steps := range [][]a2a.StepRecord{{open}, {stepOf[0], next}} {
+			if _, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: events, Steps: steps}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const rows = `SELECT string_agg(concat_ws(' ', seq, key, result, error, ended_at IS NOT NULL),
+			', ' ORDER BY seq)
+			FROM a2a.task_steps`
+		if got, want := storetest.Value[string](f, rows), `1 charge#1 "paid" t, 2 next t`; got != want {
+			t.Errorf("with %d events: recorded %s, want %s", len(events), got, want)
+		}
+		f.Invariants()
+	}
+}
+
+// A webhook that is set while a run records steps gets the events that follow them.
+func TestStepsUnderAWebhookThatTheRunDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	f.Exec("UPDATE a2a.tasks SET has_push = true")
+	if _, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Steps: stepOf}); err != nil {
+		t.Fatal(err)
+	}
+	if !l.HasPush {
+		t.Error("the run does not know of the webhook after its step")
+	}
+}
+
 // A wait for a duration lasts as long as it was meant to, and one without an end stays as it is. The deadline of the
 // turn is not later.
 func TestWaitsLastAsLongAfterTheClockWasSetBack(t *testing.T) {

@@ -29,6 +29,7 @@ type Store struct {
 	// keyed has the submits with an idempotency key: they may wait for the commit of another submit.
 	keyed   *combiner[submission, created]
 	appends [2]*combiner[pendingBatch, *appended] // by task, so that a task's events keep their order
+	steps   [2]*combiner[pendingBatch, *appended] // of batches that have nothing else
 	laner   laner
 	totals  totals
 
@@ -49,6 +50,7 @@ func New(conns *db.DB, hooks *webhooks.Store, cfg Config) *Store {
 	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	for i := range s.appends {
 		s.appends[i] = newCombiner(s.flushAppends, appendSize, 0, conns.Logger())
+		s.steps[i] = newCombiner(s.flushSteps, appendSize, 0, conns.Logger())
 	}
 	return s
 }

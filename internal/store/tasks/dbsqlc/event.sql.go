@@ -53,7 +53,7 @@ WITH batch AS (
   --   folds   the batch asks to end a task whose artifacts are to be folded: ArtifactFold follows
   --   kept    the task may have a checkpoint, which its end deletes
   --   tells   the batch tells the client more than that its message is being worked on; replies: it is the reply
-  --   steps   how many steps it adds: StepsAdd follows; step_after: the newest step that the run knows of
+  --   steps   how many steps it adds: StepsAppend follows; step_after: the newest step that the run knows of
   --   waits   the run ends, and its turn goes on: WaitBegin follows
   SELECT unnest($1::int[]) AS pos, unnest($2::uuid[]) AS id,
     unnest($3::bigint[]) AS epoch, unnest($4::int[]) AS events,

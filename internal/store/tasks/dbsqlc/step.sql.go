@@ -11,68 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const stepsAdd = `-- name: StepsAdd :exec
-INSERT INTO a2a.task_steps AS o (
-  task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
-SELECT s.task_id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
-  -- A step that is final has ended, even if the agent does not say when.
-  CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
-  s.epoch, s.worker
-FROM (
-  SELECT unnest($1::uuid[]) AS task_id, unnest($2::int[]) AS seq,
-    unnest($3::text[]) AS key, unnest($4::smallint[]) AS kind,
-    unnest($5::text[]) AS name, unnest($6::bytea[]) AS input,
-    unnest($7::json[]) AS result, unnest($8::json[]) AS error,
-    unnest($9::int[]) AS attempts, unnest($10::timestamptz[]) AS next_at,
-    unnest($11::timestamptz[]) AS started_at, unnest($12::timestamptz[]) AS ended_at,
-    unnest($13::bigint[]) AS epoch, unnest($14::text[]) AS worker
-) s
-ON CONFLICT (task_id, seq) DO UPDATE
-SET result = excluded.result, error = excluded.error, attempts = excluded.attempts, next_at = excluded.next_at,
-  ended_at = excluded.ended_at, epoch = excluded.epoch, worker = excluded.worker
-WHERE o.key = excluded.key AND o.ended_at IS NULL
-`
-
-type StepsAddParams struct {
-	TaskIds    []pgtype.UUID
-	Seqs       []int32
-	Keys       []string
-	Kinds      []int16
-	Names      []string
-	Inputs     [][]byte
-	Results    [][]byte
-	Errors     [][]byte
-	Attempts   []int32
-	NextAts    []pgtype.Timestamptz
-	StartedAts []pgtype.Timestamptz
-	EndedAts   []pgtype.Timestamptz
-	Epochs     []int64
-	Workers    []string
-}
-
-// StepsAdd records steps of batches that EventAppend has written in the same transaction. It is a statement of its own,
-// so that batches without steps do not pay for it. A step that is recorded again has the number it had.
-// A step that failed and was tried again.
-func (q *Queries) StepsAdd(ctx context.Context, arg StepsAddParams) error {
-	_, err := q.db.Exec(ctx, stepsAdd,
-		arg.TaskIds,
-		arg.Seqs,
-		arg.Keys,
-		arg.Kinds,
-		arg.Names,
-		arg.Inputs,
-		arg.Results,
-		arg.Errors,
-		arg.Attempts,
-		arg.NextAts,
-		arg.StartedAts,
-		arg.EndedAts,
-		arg.Epochs,
-		arg.Workers,
-	)
-	return err
-}
-
 const stepsAfter = `-- name: StepsAfter :many
 WITH n AS MATERIALIZED (
   SELECT s.seq,
@@ -149,6 +87,147 @@ func (q *Queries) StepsAfter(ctx context.Context, arg StepsAfterParams) ([]Steps
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const stepsAppend = `-- name: StepsAppend :many
+WITH batch AS (
+  -- One row for each batch of a run, in the order of the tasks' ids: see EventAppend.
+  SELECT unnest($1::int[]) AS pos, unnest($2::uuid[]) AS id,
+    unnest($3::bigint[]) AS epoch, unnest($4::text[]) AS worker,
+    unnest($5::bigint[]) AS after, unnest($6::int[]) AS steps,
+    unnest($7::int[]) AS step_after, unnest($8::bigint[]) AS step_bytes,
+    unnest($9::boolean[]) AS counted
+), step AS (
+  -- One row for each step: the batch that it belongs to, and its number in the task.
+  SELECT unnest($10::int[]) AS pos, unnest($11::int[]) AS seq,
+    unnest($12::text[]) AS key, unnest($13::smallint[]) AS kind,
+    unnest($14::text[]) AS name, unnest($15::bytea[]) AS input,
+    unnest($16::json[]) AS result, unnest($17::json[]) AS error,
+    unnest($18::int[]) AS attempts, unnest($19::timestamptz[]) AS next_at,
+    unnest($20::timestamptz[]) AS started_at, unnest($21::timestamptz[]) AS ended_at
+), task AS (
+  UPDATE a2a.tasks t
+  SET steps = t.steps + b.steps, step_bytes = t.step_bytes + b.step_bytes
+  FROM batch b
+  WHERE NOT b.counted
+    AND t.id = ANY (ARRAY[b.id])
+    AND t.lease_epoch = b.epoch
+    AND t.last_seq = b.after
+    AND t.steps = b.step_after
+    AND NOT a2a.state_terminal(t.state)
+  RETURNING b.pos, t.id, t.last_seq, t.last_message_seq, t.last_at, t.has_push
+), record AS (
+  SELECT b.id AS task_id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
+    -- A step that is final has ended, even if the agent does not say when.
+    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
+      AS ended_at,
+    b.epoch, b.worker, s.seq <= b.step_after AS again
+  FROM step s
+  JOIN batch b ON b.pos = s.pos
+  WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
+), repeated AS (
+  -- A step that failed and was tried again.
+  UPDATE a2a.task_steps o
+  SET result = r.result, error = r.error, attempts = r.attempts, next_at = r.next_at, ended_at = r.ended_at,
+    epoch = r.epoch, worker = r.worker
+  FROM record r
+  WHERE r.again AND o.task_id = ANY (ARRAY[r.task_id]) AND o.seq = ANY (ARRAY[r.seq]) AND o.key = r.key
+    AND o.ended_at IS NULL
+), added AS (
+  INSERT INTO a2a.task_steps (
+    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
+  SELECT r.task_id, r.seq, r.key, r.kind, r.name, r.input, r.result, r.error, r.attempts, r.next_at, r.started_at,
+    r.ended_at, r.epoch, r.worker
+  FROM record r
+  WHERE NOT r.again
+)
+SELECT t.pos::int AS pos, t.id::uuid AS id, t.last_seq AS base, t.last_message_seq, t.last_at, t.has_push
+FROM task t
+`
+
+type StepsAppendParams struct {
+	Numbers    []int32
+	TaskIds    []pgtype.UUID
+	Epochs     []int64
+	Workers    []string
+	Afters     []int64
+	StepCounts []int32
+	StepAfters []int32
+	StepSizes  []int64
+	Counted    []bool
+	Positions  []int32
+	Seqs       []int32
+	Keys       []string
+	Kinds      []int16
+	Names      []string
+	Inputs     [][]byte
+	Results    [][]byte
+	Errors     [][]byte
+	Attempts   []int32
+	NextAts    []pgtype.Timestamptz
+	StartedAts []pgtype.Timestamptz
+	EndedAts   []pgtype.Timestamptz
+}
+
+type StepsAppendRow struct {
+	Pos            int32
+	ID             pgtype.UUID
+	Base           int64
+	LastMessageSeq int64
+	LastAt         pgtype.Timestamptz
+	HasPush        bool
+}
+
+// StepsAppend records steps. A batch that has nothing else is written by this statement alone: it is fenced as by
+// EventAppend, and it is returned if it was written. Of a batch that is counted, EventAppend has written the rest, and
+// the number of its steps, in the same transaction.
+func (q *Queries) StepsAppend(ctx context.Context, arg StepsAppendParams) ([]StepsAppendRow, error) {
+	rows, err := q.db.Query(ctx, stepsAppend,
+		arg.Numbers,
+		arg.TaskIds,
+		arg.Epochs,
+		arg.Workers,
+		arg.Afters,
+		arg.StepCounts,
+		arg.StepAfters,
+		arg.StepSizes,
+		arg.Counted,
+		arg.Positions,
+		arg.Seqs,
+		arg.Keys,
+		arg.Kinds,
+		arg.Names,
+		arg.Inputs,
+		arg.Results,
+		arg.Errors,
+		arg.Attempts,
+		arg.NextAts,
+		arg.StartedAts,
+		arg.EndedAts,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StepsAppendRow
+	for rows.Next() {
+		var i StepsAppendRow
+		if err := rows.Scan(
+			&i.Pos,
+			&i.ID,
+			&i.Base,
+			&i.LastMessageSeq,
+			&i.LastAt,
+			&i.HasPush,
 		); err != nil {
 			return nil, err
 		}
