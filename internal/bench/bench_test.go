@@ -62,6 +62,39 @@ func TestPlainSubmitWritesTheSameRows(t *testing.T) {
 	}
 }
 
+// The figures of sleeping tasks hold only while the copied rows are those of tasks that wait.
+func TestCopiedSleepersAreTasksThatWait(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	b := &bench{}
+	const sleepers = 20
+	if err := b.addSleepers(t.Context(), f.Store, f.URL, sleepers); err != nil {
+		t.Fatal(err)
+	}
+	const rows = `SELECT concat_ws(' ', count(*), count(DISTINCT w.due_at), count(e), count(m), count(a))
+		FROM a2a.tasks t
+		JOIN a2a.task_waits w ON w.task_id = t.id AND w.epoch = t.lease_epoch AND w.due_at > now() + interval '1 h'
+		JOIN a2a.task_steps s ON s.task_id = t.id AND s.seq = w.step AND s.seq = t.steps
+		LEFT JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = t.last_seq
+		LEFT JOIN a2a.messages m ON m.task_id = t.id
+		LEFT JOIN a2a.task_attempts a ON a.task_id = t.id AND a.outcome = 'waiting'`
+	if got := storetest.Value[string](f, rows); got != "20 20 20 20 20" {
+		t.Errorf("tasks, ends of waits, newest events, messages and attempts: %s, want 20 of each", got)
+	}
+	f.Invariants()
+}
+
+func TestExperimentsHaveNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	names := make(map[string]bool)
+	for _, e := range experiments() {
+		if names[e.name] {
+			t.Errorf("two experiments are called %s", e.name)
+		}
+		names[e.name] = true
+	}
+}
+
 func TestFlushAndProcAreReadable(t *testing.T) {
 	t.Parallel()
 	if d, err := flushTime(t.TempDir()); err != nil || d <= 0 {

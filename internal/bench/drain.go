@@ -191,21 +191,8 @@ func (b *bench) claim(ctx context.Context) error {
 	const rounds, claims = 12, 30
 	var ratios, times []float64
 	for round := range rounds {
-		var took [2][]float64
-		for range claims {
-			for i := range claimers {
-				start := time.Now()
-				leases, err := claimers[i].Claim(ctx, benchAgent, slots, leaseTTL, 0)
-				if err != nil {
-					return err
-				}
-				if len(leases) != slots {
-					return fmt.Errorf("void: claimed %d of %d", len(leases), slots)
-				}
-				took[i] = append(took[i], ms(time.Since(start)))
-			}
-		}
-		if err := errors.Join(fill(ctx, stores[0], claims*slots), fill(ctx, stores[1], claims*slots)); err != nil {
+		took, err := claimInTurns(ctx, stores, claimers, claims, slots)
+		if err != nil {
 			return err
 		}
 		if round == 0 {

@@ -42,6 +42,11 @@ func experiments() []experiment {
 		{"flush", "grouped submits with a slow disk", (*bench).flush},
 		{"chunk", "append to a long task against a short one", (*bench).chunk},
 		{"replay", "resume of a stream from its beginning", (*bench).replay},
+		{"step", "record of a step against that of an event", (*bench).step},
+		{"recorded", "recorded steps on their way to the next attempt", (*bench).recorded},
+		{"sleepers", "claims beside many tasks that wait for a time", (*bench).sleepers},
+		{"timers", "many waits that end at the same time", (*bench).timers},
+		{"dbos", "steps per second, against DBOS's Go library", (*bench).dbos},
 		{"crossing", "commit on one replica to the client of another", (*bench).crossing},
 		{"fanout", "many subscribers of one task", (*bench).fanout},
 		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
@@ -68,6 +73,7 @@ type options struct {
 	write   string
 	profile string
 	river   bool
+	dbos    bool
 	streams int
 	limit   time.Duration
 	params  paramFlag
@@ -88,6 +94,7 @@ func main() {
 		"rewrite the figures in this `file`, for example docs/explanation/performance.md")
 	flag.StringVar(&o.profile, "profile", "", "put CPU profiles of the server into this `directory`")
 	flag.BoolVar(&o.river, "river", true, "build River's bench from the module proxy and run it for comparison")
+	flag.BoolVar(&o.dbos, "dbos", true, "build DBOS from the module proxy and run it for comparison")
 	flag.IntVar(&o.streams, "streams", 4000, "number of idle streams")
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this long")
 	flag.StringVar(&o.pglog, "pglog", "", "copy what PostgreSQL logs to this `file`, for auto_explain")

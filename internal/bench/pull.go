@@ -88,7 +88,11 @@ type puller struct {
 }
 
 func (p *puller) post(ctx context.Context, path, body string, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/worker/v1/"+path, strings.NewReader(body))
+	return p.request(ctx, http.MethodPost, path, body, answer)
+}
+
+func (p *puller) request(ctx context.Context, method, path, body string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, p.url+"/worker/v1/"+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}

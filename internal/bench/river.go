@@ -87,10 +87,8 @@ func (b *bench) buildRiver(ctx context.Context) (*river, error) {
 		get = append(get, riverPath+module+"@"+riverVersion)
 	}
 	for _, args := range [][]string{get, {"build", "-o", "riverbench", "."}} {
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("go %s: %w: %s", args[0], err, lastLine(out))
+		if err := goCommand(ctx, dir, args...); err != nil {
+			return nil, err
 		}
 	}
 	return &river{
@@ -98,6 +96,16 @@ func (b *bench) buildRiver(ctx context.Context) (*river, error) {
 		what: fmt.Sprintf("River %s, by the bench of its command line %s, 4 connections", riverVersion,
 			riverBenchVersion),
 	}, nil
+}
+
+// goCommand runs the go command in a separate module.
+func goCommand(ctx context.Context, dir string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w: %s", args[0], err, lastLine(out))
+	}
+	return nil
 }
 
 var riverResult = regexp.MustCompile(`total jobs worked \[\s*(\d+) \].*overall job/sec \[\s*([\d.]+) \]`)
