@@ -1,74 +1,19 @@
 package worker_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/maintenance"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
-
-// program is a run of an agent that records what it does, as a library would.
-type program struct {
-	run   executor.Run
-	yield func(a2a.Event, error) bool
-	known map[string]a2a.StepRecord
-}
-
-// programs makes an executor of a program.
-func programs(do func(p *program)) executor.Executor {
-	return agentFunc(func(_ context.Context, run executor.Run, yield func(a2a.Event, error) bool) {
-		p := &program{run: run, yield: yield, known: make(map[string]a2a.StepRecord)}
-		for _, s := range run.Steps {
-			p.known[s.Key] = s
-		}
-		do(p)
-	})
-}
-
-// step returns the recorded result of a step, or does it and records that. ok is false if the run has ended.
-func (p *program) step(key string, work func() string) (result string, ok bool) {
-	if s, done := p.known[key]; done {
-		return string(s.Result), true
-	}
-	result = strconv.Quote(work())
-	return result, p.yield(&a2a.Step{Key: key, Name: "work", Result: a2a.Raw(result)}, nil)
-}
-
-// wait reports whether a wait is over; otherwise it begins it, and the run must end.
-func (p *program) wait(w a2a.Wait) (result string, over bool) {
-	if s, known := p.known[w.Key]; known && s.Ended {
-		return string(s.Result), true
-	}
-	p.yield(&w, nil)
-	return "", false
-}
-
-func (p *program) complete(text string) { p.yield(status(a2a.StateCompleted, text), nil) }
-
-// waits ends waits until the test ends, as a replica does.
-func (f *fixture) waits() {
-	f.t.Helper()
-	w := &maintenance.Waits{Store: f.Tasks, Wait: f.hub.Wait, Every: time.Hour, Logger: config(nil).Logger}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := w.Run(ctx); err != nil {
-			f.t.Errorf("Run = %v", err)
-		}
-	})
-	f.t.Cleanup(func() { cancel(); wg.Wait() })
-}
 
 func TestRecordedStepIsNotDoneAgain(t *testing.T) {
 	t.Parallel()
@@ -167,18 +112,26 @@ func TestStepThatFailedIsRecordedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	f.start(config(nil, agent("a", say(
-		&a2a.Step{Key: "k", Error: a2a.Raw(`"busy"`), Attempts: 1, NextAt: at},
-		&a2a.Step{Key: "k", Error: a2a.Raw(`"busy"`), Attempts: 2, NextAt: at},
-		&a2a.Step{Key: "k", Result: a2a.Raw(`"ok"`), Attempts: 3},
-		&a2a.Step{Key: "k", Result: a2a.Raw(`"ok"`), Attempts: 3},
-		status(a2a.StateCompleted),
-	))))
+	const row = `SELECT concat_ws(' ', seq, result, error, attempts, next_at IS NOT NULL, ended_at IS NOT NULL, epoch)
+		FROM a2a.task_steps WHERE task_id = $1`
+	f.start(config(nil, agent("a", programs(func(p *program) {
+		if len(p.known) == 0 {
+			p.yield(&a2a.Step{Key: "k", Error: a2a.Raw(`"down"`), Attempts: 1, NextAt: at}, nil)
+			p.yield(&a2a.Step{Key: "k", Error: a2a.Raw(`"busy"`), Attempts: 2, NextAt: at}, nil)
+			p.yield(nil, errors.New("crashed"))
+			return
+		}
+		if got, want := value[string](f, row, p.run.Task.ID), `1 "busy" 2 t f 1`; got != want {
+			t.Errorf("the first attempt recorded %s, want %s", got, want)
+		}
+		for range 2 {
+			p.yield(&a2a.Step{Key: "k", Result: a2a.Raw(`"ok"`), Attempts: 3}, nil)
+		}
+		p.complete("done")
+	}))))
 	task := f.submit("a", "x")
 	f.waitState(task, a2a.StateCompleted)
-	const row = `SELECT concat_ws(' ', seq, result, error, attempts, next_at, ended_at IS NOT NULL)
-		FROM a2a.task_steps WHERE task_id = $1`
-	if got, want := value[string](f, row, task), `1 "ok" 3 t`; got != want {
+	if got, want := value[string](f, row, task), `1 "ok" 3 f t 3`; got != want {
 		t.Errorf("recorded %s, want %s", got, want)
 	}
 	if n := value[int](f, "SELECT steps FROM a2a.tasks WHERE id = $1", task); n != 1 {
@@ -204,6 +157,10 @@ func TestWaitEndsTheRunAndContinuesInTime(t *testing.T) {
 	if got := fmt.Sprint(f.outcomes(task)); got != "[waiting completed]" {
 		t.Errorf("the attempts ended with %s", got)
 	}
+	if ends := p.Attempts(); ends[attempt.End{Agent: "a", Outcome: "waiting"}] != 1 ||
+		ends[attempt.End{Agent: "a", Outcome: "finished"}] != 1 {
+		t.Errorf("the attempts are counted as %v", ends)
+	}
 	// The client sees nothing of it: one claim, and the end.
 	if n := f.snapshot(task).LastSeq; n != 3 {
 		t.Errorf("the log has %d events, want 3", n)
@@ -212,23 +169,36 @@ func TestWaitEndsTheRunAndContinuesInTime(t *testing.T) {
 
 func TestMessageEndsAWait(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.waits()
-	began := make(chan struct{}, 10)
-	f.start(config(nil, agent("a", programs(func(p *program) {
-		by, over := p.wait(a2a.Wait{Key: "reply#1", Message: true})
-		if !over {
-			began <- struct{}{}
-			return
-		}
-		p.complete(fmt.Sprintf("%s after %d messages", by, len(p.run.Messages)))
-	}))))
-	task := f.submit("a", "x")
-	receive(t, "wait", began)
-	f.followUp("a", task, "y") // before or after the wait is recorded
-	got := f.waitState(task, a2a.StateCompleted).Status.Message.Parts[0].Text
-	if got != `{"by":"message"} after 2 messages` {
-		t.Errorf("got %s", got)
+	for _, early := range []bool{false, true} { // the message comes before the wait
+		t.Run(fmt.Sprintf("early=%t", early), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.waits()
+			begun, begin := make(chan struct{}, 10), make(chan struct{})
+			f.start(config(nil, agent("a", programs(func(p *program) {
+				if len(p.known) == 0 {
+					begun <- struct{}{}
+					<-begin
+				}
+				if by, over := p.wait(a2a.Wait{Key: "reply#1", Message: true, For: time.Hour}); over {
+					p.complete(fmt.Sprintf("%s after %d messages", by, len(p.run.Messages)))
+				}
+			}))))
+			task := f.submit("a", "x")
+			receive(t, "run", begun)
+			if !early {
+				close(begin)
+				f.waitWaiting(1)
+			}
+			f.followUp("a", task, "y")
+			if early {
+				close(begin)
+			}
+			got := f.waitState(task, a2a.StateCompleted).Status.Message.Parts[0].Text
+			if got != `{"by":"message"} after 2 messages` {
+				t.Errorf("got %s", got)
+			}
+		})
 	}
 }
 

@@ -84,9 +84,14 @@ func TestStepsOfARequestAreWrittenTogether(t *testing.T) {
 	}
 	many := make([]string, 900)
 	for i := range many {
-		many[i] = fmt.Sprintf(`{"step":{"key":"s#%d","result":%q}}`, i, strings.Repeat("x", 1000))
+		many[i] = fmt.Sprintf(`{"step":{"key":"s#%d","result":%q}}`, i, strings.Repeat("x", 2000))
 	}
-	want(t, f.post(r.path+"events", events(many...)), 200, "")
+	for _, part := range [][]string{many[:450], many[450:]} {
+		want(t, f.post(r.path+"events", events(part...)), 200, "")
+	}
+	if keys, _ := f.steps(r, 0); len(keys) == 0 || len(keys) > 1<<20/2000 {
+		t.Errorf("a page has %d steps of 2,000 bytes, want up to 1 MiB", len(keys))
+	}
 	for i := range many {
 		many[i] = fmt.Sprintf(`{"step":{"key":"t#%d"}}`, i)
 	}
