@@ -130,15 +130,21 @@ func (s *sources) describeSteps() {
 	s.add("counter", "a2ad_steps_total",
 		"Steps that agents have recorded through this replica, by result: ok, failed, retry (failed, and the agent "+
 			"tries it again). A wait is no step here.",
-		[]string{"agent", "result"}, s.counted(func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.Steps }))
+		[]string{"agent", "result"}, s.counted(tasks.StepResults,
+			func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.Steps }))
 	s.add("counter", "a2ad_waits_begun_total",
 		"Times that an agent has let its task wait.",
-		[]string{"agent"}, s.counted(func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsBegun }))
+		[]string{"agent"}, func(show report) {
+			begun := s.Store.Tasks.Counts().WaitsBegun
+			for _, agent := range s.Agents() {
+				show(float64(begun[tasks.AgentCount{Agent: agent}]), agent)
+			}
+		})
 	s.add("counter", "a2ad_waits_ended_total",
 		"Waits that this replica has ended, by what ended them: time, message, signal, deadline (the task fails), "+
 			"cancel.",
 		[]string{"agent", "by"},
-		s.counted(func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsEnded }))
+		s.counted(tasks.WaitEnds, func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsEnded }))
 }
 
 func (s *sources) describeSchedules() {

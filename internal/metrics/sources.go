@@ -231,17 +231,17 @@ func (s *sources) byAgent(each func(g *operate.Gauges, add func(agent string, n 
 	}
 }
 
-// counted exposes counters of the served agents, each with what it counts.
-func (s *sources) counted(read func(c *tasks.Counts) map[tasks.AgentCount]uint64) func(report) {
+// counted exposes counters of the served agents, for each of what they count. They begin with zero, so that the first
+// one is an increase and not a new series.
+func (s *sources) counted(
+	whats []string, read func(c *tasks.Counts) map[tasks.AgentCount]uint64,
+) func(report) {
 	return func(show report) {
-		counts, served := s.Store.Tasks.Counts(), s.Agents()
-		for of, n := range read(&counts) {
-			switch {
-			case !slices.Contains(served, of.Agent):
-			case of.What == "":
-				show(float64(n), of.Agent)
-			default:
-				show(float64(n), of.Agent, of.What)
+		counts := s.Store.Tasks.Counts()
+		by := read(&counts)
+		for _, agent := range s.Agents() {
+			for _, what := range whats {
+				show(float64(by[tasks.AgentCount{Agent: agent, What: what}]), agent, what)
 			}
 		}
 	}

@@ -25,6 +25,12 @@ const (
 	WaitCancel   = "cancel"
 )
 
+// StepResults and WaitEnds are all of them.
+var (
+	StepResults = []string{StepOK, StepFailed, StepRetry}
+	WaitEnds    = []string{"time", "signal", WaitMessage, WaitDeadline, WaitCancel}
+)
+
 // agentCounts are counters by agent. The zero value is ready to use.
 type agentCounts struct {
 	mu sync.Mutex
