@@ -78,15 +78,15 @@ WITH due AS (
   DELETE FROM a2a.task_waits w
   USING locked k
   WHERE w.task_id = ANY (ARRAY[k.id]) AND w.due_at <= clock_timestamp()
-  RETURNING w.task_id, w.epoch, w.step, coalesce(w.result, '{"by":"time"}') AS result
+  RETURNING w.task_id, w.epoch, w.step, coalesce(w.result, '{"by":"time"}') AS result, clock_timestamp() AS now
 ), task AS (
   -- A task that waits for an answer is worked on again. That is a status of its own.
   UPDATE a2a.tasks t
-  SET ready_at = clock_timestamp(),
+  SET ready_at = e.now,
     state = a2a.state_working(),
     last_seq = t.last_seq + CASE WHEN k.asks THEN 1 ELSE 0 END,
-    last_at = CASE WHEN k.asks THEN greatest(clock_timestamp(), t.last_at) ELSE t.last_at END,
-    status_at = CASE WHEN k.asks THEN date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at))
+    last_at = CASE WHEN k.asks THEN greatest(e.now, t.last_at) ELSE t.last_at END,
+    status_at = CASE WHEN k.asks THEN date_trunc('milliseconds', greatest(e.now, t.last_at))
       ELSE t.status_at END,
     status_message_seq = CASE WHEN NOT k.asks THEN t.status_message_seq END
   FROM ended e
@@ -170,14 +170,14 @@ WITH due AS (
   WHERE w.task_id = ANY (ARRAY[k.id])
     -- Not the predicate of the partial index: the planner would walk over it, not look up the task.
     AND coalesce(w.deadline_at, 'infinity') <= clock_timestamp()
-  RETURNING w.task_id, w.epoch
+  RETURNING w.task_id, w.epoch, clock_timestamp() AS now
 ), task AS (
   UPDATE a2a.tasks t
   SET state = a2a.state_failed(),
     last_seq = t.last_seq + 1,
     last_message_seq = t.last_message_seq + 1,
-    last_at = greatest(clock_timestamp(), t.last_at),
-    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)),
+    last_at = greatest(e.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(e.now, t.last_at)),
     status_message_seq = t.last_message_seq + 1,
     deadline_at = NULL,
     folded = t.has_artifacts
