@@ -150,8 +150,8 @@ func (s *sources) describeSteps() {
 func (s *sources) describeSchedules() {
 	s.add("counter", "a2ad_schedule_ticks_total",
 		"Ticks of schedules that this replica recorded, by agent and outcome: started (a task), queued or skipped "+
-			"(the task of the tick before had not ended), missed (no server was there in time, or the owner had too many "+
-			"tasks). A queued tick counts again when it starts.",
+			"(the task of the tick before had not ended), missed (no server was there in time, or the owner had too "+
+			"many tasks). A queued tick counts again when it starts.",
 		[]string{"agent", "outcome"}, func(show report) {
 			counts := s.Store.Schedules.Counts()
 			for _, agent := range s.Agents() {
