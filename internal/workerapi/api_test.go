@@ -178,6 +178,48 @@ func TestRetriesEndWithTheAttempts(t *testing.T) {
 	}
 }
 
+// The last retry and the last silent attempt park the task if its agent says so. A permanent failure does not.
+func TestRetriesEndWithAParkedTask(t *testing.T) {
+	t.Parallel()
+	parks := func(c *workerapi.Config) {
+		c.Limits.MaxAttempts, c.Limits.OnExhausted, c.Limits.ParkFor = 1, a2a.ExhaustedPark, time.Hour
+		c.Limits.IdleTimeout = 10 * time.Minute
+	}
+	f := newFixture(t, parks)
+	r, silent, final := f.claimed(), f.claimed(), f.claimed()
+	for range 2 { // as if the first answer was lost
+		want(t, f.post(r.path+"finish", `{"outcome":"retry","error":"out of luck"}`), 200, "")
+	}
+	want(t, f.post(r.path+"events", events(completed)), 409, "LEASE_LOST")
+	f.exec("UPDATE a2a.tasks SET last_at = last_at - interval '11 minutes' WHERE id = $1", f.id(silent))
+	want(t, f.post(silent.path+"heartbeat", ""), 409, "LEASE_LOST")
+	want(t, f.post(final.path+"finish", `{"outcome":"fail","error":"never"}`), 200, "")
+	f.wantState(f.id(final), a2a.StateFailed)
+	for run, why := range map[*run]string{
+		&r: "attempt 1 of 1: out of luck", &silent: "attempt 1 of 1: agent reported nothing for too long",
+	} {
+		f.wantState(f.id(*run), a2a.StateWorking)
+		if got := f.outcomes(f.id(*run)); !slices.Equal(got, []string{"w1 parked " + why}) {
+			t.Errorf("attempts %q, want one that parked the task: %s", got, why)
+		}
+	}
+	if got := runsOf(t, f.post("/claim", `{"worker":"w1","agents":["words"],"max":3}`)); len(got) != 0 {
+		t.Fatalf("parked tasks were claimed: %+v", got)
+	}
+	list, err := f.Tasks.Resume(t.Context(), []a2a.ID{f.id(r), f.id(silent), f.id(final)}, "fixed")
+	if err != nil || len(list) != 2 {
+		t.Fatalf("Resume = %+v, %v, want two tasks", list, err)
+	}
+	again := f.claim("words", 3)
+	if len(again) != 2 || again[0].Attempt != 1 || again[1].Attempt != 1 {
+		t.Fatalf("claimed %+v, want both as attempt 1", again)
+	}
+	for _, r := range again {
+		want(t, f.post(r.path+"finish", `{"outcome":"done"}`), 200, "")
+		f.wantState(f.id(r), a2a.StateCompleted)
+	}
+}
+
 // TestMessageMeanwhileIsTheNextTurn: a message that arrives during a turn is the next turn, even if
 // another replica answers the worker.
 func TestMessageMeanwhileIsTheNextTurn(t *testing.T) {
