@@ -33,16 +33,21 @@ func TestStoreBehavesLikeItsModel(t *testing.T) {
 		if _, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 1}, 1000); err != nil {
 			rt.Fatal(err)
 		}
+		if _, err := f.Tasks.ExpireParked(t.Context(), 1000); err != nil {
+			rt.Fatal(err)
+		}
 		m := &machine{
 			Fixture: f, rt: rt, agent: fmt.Sprint("agent", machines),
 			fate:        rapid.SampledFrom([]string{"retry", "fail", "input-required"}).Draw(rt, "on lost lease"),
 			maxAttempts: rapid.IntRange(1, 3).Draw(rt, "max attempts"),
+			parks:       rapid.Bool().Draw(rt, "parks"),
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"": m.check, "submit": m.submit, "followUp": m.followUp, "claim": m.claim, "append": m.append,
 			"endTurn": m.endTurn, "checkpoint": m.checkpoint,
 			"cancel": m.cancel, "expire": m.expire, "rescue": m.rescue, "renew": m.renew, "retry": m.retry,
 			"due": m.due, "release": m.release, "zombie": m.zombie,
+			"park": m.park, "resume": m.resume, "expireParked": m.expireParked,
 		})
 	})
 }
@@ -54,6 +59,7 @@ type machine struct {
 	agent       string
 	fate        string
 	maxAttempts int
+	parks       bool
 	tasks       []*modelTask
 	clock       int // orders the tasks that wait
 	words       int // makes texts unique
@@ -68,8 +74,10 @@ type modelTask struct {
 	user, read int // newest message of the client, and newest one that a finished turn read; the first is 1
 	epoch      int64
 	attempt    int
-	ready      int  // when it began to wait, by machine.clock; 0: it does not wait
-	later      bool // it waits for the delay of a retry
+	ready      int    // when it began to wait, by machine.clock; 0: it does not wait
+	later      bool   // it waits for the delay of a retry
+	parked     string // why it is parked, or empty
+	brief      bool   // it may be parked for a moment only
 	lease      *tasks.Lease
 	expired    bool
 	saved      string
@@ -242,11 +250,11 @@ func (m *machine) cancel(t *rapid.T) {
 	}
 	x.event(storetest.Status(a2a.StateCanceled))
 	x.endLease()
-	x.ready, x.later, x.saved = 0, false, ""
+	x.ready, x.later, x.saved, x.parked = 0, false, "", ""
 }
 
 func (m *machine) rescue(t *rapid.T) {
-	policy := tasks.Policy{Agent: m.agent, Fate: m.fate, MaxAttempts: m.maxAttempts}
+	policy := tasks.Policy{Agent: m.agent, Fate: m.fate, MaxAttempts: m.maxAttempts, Parks: m.parks}
 	n, err := m.Tasks.Rescue(m.T.Context(), []tasks.Policy{policy}, tasks.Policy{MaxAttempts: 9}, 100)
 	if err != nil {
 		t.Fatal(err)
@@ -260,6 +268,9 @@ func (m *machine) rescue(t *rapid.T) {
 		switch {
 		case m.fate == "retry" && x.attempt < m.maxAttempts:
 			m.wait(x)
+		case m.fate == "retry" && m.parks:
+			x.event(storetest.Status(a2a.StateWorking))
+			x.parked, x.brief = "the worker was lost", false
 		case m.fate == "input-required":
 			x.event(storetest.Status(a2a.StateInputRequired,
 				"The worker was lost while it ran this task. Send a message to go on."))

@@ -136,12 +136,65 @@ func (m *machine) release(t *rapid.T) {
 	m.wait(x)
 }
 
+func (m *machine) park(t *rapid.T) {
+	x := m.pick(t, held)
+	x.parked, x.brief = m.word(), rapid.Bool().Draw(t, "brief")
+	limit := time.Duration(0)
+	if x.brief {
+		limit = time.Microsecond
+	}
+	if err := m.Tasks.Park(m.T.Context(), x.lease, x.parked, limit); err != nil {
+		t.Fatal(err)
+	}
+	x.endLease()
+	x.event(storetest.Status(a2a.StateWorking))
+}
+
+// resume resumes one task, which is rarely not parked.
+func (m *machine) resume(t *rapid.T) {
+	other := rapid.IntRange(0, 9).Draw(t, "other") == 0
+	x := m.pick(t, func(x *modelTask) bool { return other || x.parked != "" })
+	list, err := m.Tasks.Resume(m.T.Context(), []a2a.ID{x.id}, "fixed")
+	if err != nil || len(list) != min(len(x.parked), 1) {
+		t.Fatalf("Resume = %+v, %v, the model is parked: %q", list, err, x.parked)
+	}
+	if x.parked == "" {
+		return
+	}
+	if list[0].Parked != x.parked {
+		t.Fatalf("Resume = %+v, the model is parked: %q", list, x.parked)
+	}
+	x.parked, x.attempt = "", 0
+	m.wait(x)
+}
+
+// expireParked fails the tasks that were parked for a moment.
+func (m *machine) expireParked(t *rapid.T) {
+	m.pick(t, func(x *modelTask) bool { return x.parked != "" })
+	n, err := m.Tasks.ExpireParked(m.T.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range m.tasks {
+		if x.parked == "" || !x.brief {
+			continue
+		}
+		n--
+		x.endLease()
+		x.event(storetest.Status(a2a.StateFailed, "parked for too long: "+x.parked))
+		x.parked, x.saved = "", ""
+	}
+	if n != 0 {
+		t.Fatalf("failed %d parked tasks more than the model", n)
+	}
+}
+
 // zombie lets a worker that lost its lease write.
 func (m *machine) zombie(t *rapid.T) {
 	x := m.pick(t, func(x *modelTask) bool { return len(x.zombies) > 0 })
 	z := rapid.SampledFrom(x.zombies).Draw(t, "zombie")
 	var err error
-	switch rapid.IntRange(0, 3).Draw(t, "what") {
+	switch rapid.IntRange(0, 4).Draw(t, "what") {
 	case 0:
 		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Events: m.events(t), Checkpoint: a2a.Raw(`"zombie"`)})
 	case 1:
@@ -151,6 +204,8 @@ func (m *machine) zombie(t *rapid.T) {
 	case 2:
 		err = m.Tasks.Retry(m.T.Context(), z, "zombie", 0)
 	case 3:
+		err = m.Tasks.Park(m.T.Context(), z, "zombie", 0)
+	case 4:
 		if err := m.Tasks.Release(m.T.Context(), []*tasks.Lease{z}); err != nil {
 			t.Fatal(err)
 		}
