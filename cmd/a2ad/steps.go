@@ -9,14 +9,14 @@ import (
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-// stepRows shows the steps, waits and signals of a task. A wait lasts until it is over.
+// stepRows shows the steps, waits, calls and signals of a task. A wait or a call lasts until it is over.
 func stepRows(t *operate.Timeline) (rows []timelineRow) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		row := timelineRow{
 			At: at(s.At), Kind: s.Kind.String(), Actor: s.Worker, Text: describeStep(s), order: orderStep,
 		}
-		if s.Kind == a2a.StepWait && !s.EndedAt.IsZero() {
+		if s.Kind != a2a.StepWork && !s.EndedAt.IsZero() {
 			row.Ms = since(s.At, s.EndedAt)
 		}
 		rows = append(rows, row)
@@ -33,6 +33,9 @@ func describeStep(s *operate.Recorded) string {
 	text := s.Key
 	if s.Name != "" && s.Name != s.Key {
 		text += " (" + s.Name + ")"
+	}
+	if s.Kind == a2a.StepCall {
+		text += ", task " + s.Child.String()
 	}
 	if s.Attempts > 1 {
 		text += fmt.Sprintf(", try %d", s.Attempts)
@@ -60,6 +63,9 @@ func describeWait(w *operate.Waiting) string {
 	}
 	if w.Signal != "" {
 		ends = append(ends, "for the signal "+term.Cell(w.Signal))
+	}
+	if w.Calls > 0 {
+		ends = append(ends, fmt.Sprintf("for %d of %s", max(w.Pending, 0), term.Count(w.Calls, "called task")))
 	}
 	return strings.Join(ends, ", or ")
 }

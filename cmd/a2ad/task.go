@@ -39,6 +39,7 @@ type taskRow struct {
 	LeaseUntil *time.Time `json:"leaseUntil,omitempty"` // nil: no worker runs it
 	ReadyAt    *time.Time `json:"readyAt,omitempty"`    // nil: it is not queued
 	Parked     *parked    `json:"parked,omitempty"`     // nil: it is not parked
+	Parent     string     `json:"parent,omitempty"`     // the task that has called it; empty: a client has sent it
 }
 
 // parked says since when and why a task is parked.
@@ -53,6 +54,9 @@ func newTaskRow(t *operate.TaskRow) taskRow {
 		ID: t.ID.String(), State: t.State.String(), Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, CreatedAt: t.CreatedAt, UpdatedAt: t.StatusAt, Events: t.LastSeq, Attempt: t.Attempt,
 		Epoch: t.Epoch, Worker: t.Worker, LeaseUntil: orNil(t.LeaseUntil), ReadyAt: orNil(t.ReadyAt),
+	}
+	if !t.Parent.IsZero() {
+		row.Parent = t.Parent.String()
 	}
 	if p := t.Parked; p != nil {
 		row.Parked = &parked{p.Since, orNil(p.Until), p.Reason}

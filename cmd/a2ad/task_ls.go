@@ -24,6 +24,7 @@ type TaskLsCmd struct {
 	State []string `enum:"${states}" placeholder:"STATE" help:"Only tasks in one of these states: ${states_and}."`
 
 	Parked bool          `help:"Only parked tasks."`
+	Roots  bool          `help:"Leave out the tasks that others have called."`
 	ID     string        `name:"id" placeholder:"PREFIX" help:"Only tasks whose id begins with this."`
 	Since  Moment        `placeholder:"TIME" help:"Only tasks created since then: a time, or how long ago (24h)."`
 	Until  Moment        `placeholder:"TIME" help:"Only tasks created before then."`
@@ -53,7 +54,7 @@ func (c *TaskLsCmd) Validate() error {
 func (c *TaskLsCmd) filter() (f operate.TaskFilter, err error) {
 	f = operate.TaskFilter{
 		Tenant: c.Tenant, Owner: c.Owner, Agent: c.Agent, ContextID: c.Context, Prefix: c.ID,
-		Since: c.Since.Time, Until: c.Until.Time, Parked: c.Parked, Limit: c.Limit,
+		Since: c.Since.Time, Until: c.Until.Time, Parked: c.Parked, Roots: c.Roots, Limit: c.Limit,
 	}
 	for _, name := range c.State {
 		s, _ := a2a.ParseState(name)

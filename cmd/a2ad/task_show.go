@@ -22,6 +22,7 @@ import (
 // TaskShowCmd is `a2ad task show`.
 type TaskShowCmd struct {
 	ID       string `arg:"" help:"Id of the task."`
+	Tree     bool   `help:"Show the task and the tasks that it has called."`
 	Database `group:"database"`
 	Output
 }
@@ -50,6 +51,8 @@ type waitRow struct {
 	Until   *time.Time `json:"until,omitempty"`
 	Message bool       `json:"message,omitempty"`
 	Signal  string     `json:"signal,omitempty"`
+	Calls   int        `json:"calls,omitempty"`   // the calls that it waits for
+	Pending int        `json:"pending,omitempty"` // how many of them must still end
 
 	text string
 }
@@ -71,6 +74,9 @@ type taskDetail struct {
 // Run shows.
 func (c *TaskShowCmd) Run(ctx context.Context, app *App) error {
 	return c.withStore(ctx, app, func(s *store.Store) error {
+		if c.Tree {
+			return c.showTree(ctx, app, s)
+		}
 		d, err := readTask(ctx, s, c.ID)
 		if err != nil {
 			return err
@@ -124,7 +130,7 @@ func newTaskDetail(row taskRow, task *a2a.Task, happened *operate.Timeline) *tas
 		})
 	}
 	if w := happened.Waits; w != nil {
-		d.Waits = &waitRow{orNil(w.Until), w.Message, w.Signal, describeWait(w)}
+		d.Waits = &waitRow{orNil(w.Until), w.Message, w.Signal, w.Calls, max(w.Pending, 0), describeWait(w)}
 	}
 	if len(task.History) > 0 {
 		d.RetryOf, _ = rawjson.String(rawjson.Get(task.History[0].Metadata, tasks.RetryOf))
@@ -146,6 +152,9 @@ func showTask(app *App, d *taskDetail) error {
 	line("context", term.Cell(d.ContextID))
 	line("caller", term.Cell(d.Tenant+"/"+d.Owner))
 	line("created", term.Moment(d.CreatedAt))
+	if d.Parent != "" {
+		line("called by", term.Cell(d.Parent))
+	}
 	if d.RetryOf != "" {
 		line("retry of", term.Cell(d.RetryOf))
 	}

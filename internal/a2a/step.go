@@ -9,6 +9,7 @@ type StepKind int16
 const (
 	StepWork StepKind = 1 // work that the agent has done itself
 	StepWait StepKind = 2 // a wait
+	StepCall StepKind = 3 // a task that another agent does
 )
 
 // String returns the name that agents and the audit views see.
@@ -18,6 +19,8 @@ func (k StepKind) String() string {
 		return "step"
 	case StepWait:
 		return "wait"
+	case StepCall:
+		return "call"
 	}
 	return "unknown"
 }
@@ -47,8 +50,20 @@ type Wait struct {
 	For     time.Duration // instead of Until: how long, from the time at which it is recorded; 0: no limit
 	Message bool          // continue when the client sends a message
 	Signal  string        // continue when this signal arrives; empty: no signal
+	Tasks   []string      // continue when the tasks of the calls with these keys have ended
+	Any     bool          // of Tasks: one is enough
 	Expects Raw           // of Status: what an answer must look like; may be nil
 	Status  *Status       // a question to the client, with a state that interrupts the task; may be nil
+}
+
+// Call makes a task of another agent, for the same owner, once per key. It is recorded as a step, which ends when that
+// task, the child, has ended. Its result says how.
+type Call struct {
+	Key     string
+	Agent   string // its name on this server
+	Message Message
+	Input   []byte // digest of the agent and the message as they were given; a repeated call must have the same
+	Abandon bool   // the child goes on when the task that called it ends; otherwise it is canceled
 }
 
 // StepRecord is a step as it is stored.
@@ -56,7 +71,10 @@ type StepRecord struct {
 	Step
 	Seq   int // 1, 2, 3 … per task, in the order in which steps were first recorded
 	Kind  StepKind
-	Ended bool // what is recorded is final
+	Ended bool  // what is recorded is final
+	Child ID    // of a call: the task that it has made
+	Call  *Call // of a call that is to be recorded
+	Calls []int // of a wait that is to be recorded: the steps of the calls that it waits for
 }
 
 // EndsRun reports whether an event is the last one of its run: a status that ends the turn, or a wait.
@@ -72,3 +90,4 @@ func EndsRun(e Event) bool {
 
 func (*Step) event() {}
 func (*Wait) event() {}
+func (*Call) event() {}

@@ -23,6 +23,10 @@ type Bounds struct {
 	Events    int64
 	Artifacts int
 	Steps     int
+	Depth     int // of calls
+	Children  int // calls of one task
+	// MayCall returns why an agent cannot be called with a message. nil: none can.
+	MayCall func(agent string, m *a2a.Message) error
 }
 
 // Admit refuses events that would make the task too large. The limit of events does not apply to the event that ends a

@@ -53,6 +53,10 @@ func Prepare(e a2a.Event) (prepared a2a.Event, bytes int, err error) {
 		if e != nil {
 			return copyWait(*e)
 		}
+	case *a2a.Call:
+		if e != nil {
+			return copyCall(*e)
+		}
 	}
 	return nil, 0, fmt.Errorf("an event of type %T without content", e)
 }

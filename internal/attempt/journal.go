@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 // Limits of one step.
@@ -21,14 +22,18 @@ const (
 type Journal struct {
 	steps int // recorded so far
 	most  int // of the task; 0: no limit
+	calls int // recorded so far, as far as it knows
 	known map[string]a2a.StepRecord
 }
 
-// Journal returns the journal of a run whose task has so many steps.
+// Journal returns the journal of a run whose task has this number of steps.
 func (b Bounds) Journal(steps int, known []a2a.StepRecord) *Journal {
 	j := &Journal{steps: steps, most: b.Steps, known: make(map[string]a2a.StepRecord, len(known))}
 	for _, s := range known {
 		j.known[s.Key] = s
+		if s.Kind == a2a.StepCall {
+			j.calls++
+		}
 	}
 	return j
 }
@@ -45,6 +50,15 @@ func (j *Journal) Record(e a2a.Event) (*a2a.StepRecord, error) {
 		if e.Key == "" {
 			next.Key = fmt.Sprintf("wait#%d", j.steps+1)
 		}
+		var err error
+		if next.Calls, err = j.callsOf(e); err != nil {
+			return nil, err
+		}
+	case *a2a.Call:
+		next = a2a.StepRecord{
+			Step: a2a.Step{Key: e.Key, Name: e.Agent, Input: e.Input}, Kind: a2a.StepCall,
+			Child: db.NewTaskID(), Call: e,
+		}
 	}
 	if err := checkStep(&next); err != nil {
 		return nil, err
@@ -57,6 +71,9 @@ func (j *Journal) Record(e a2a.Event) (*a2a.StepRecord, error) {
 	}
 	j.steps++
 	next.Seq = j.steps
+	if next.Kind == a2a.StepCall {
+		j.calls++
+	}
 	j.known[next.Key] = next
 	return &next, nil
 }
@@ -82,12 +99,17 @@ func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
 	switch {
 	case old.Kind != next.Kind:
 		return nil, fmt.Errorf("nondeterministic step %q: recorded as a %s, now a %s", next.Key, old.Kind, next.Kind)
+	case old.Name != next.Name && old.Kind == a2a.StepCall:
+		return nil, fmt.Errorf("nondeterministic step %q: recorded as a call of the agent %q, now of %q", next.Key,
+			old.Name, next.Name)
 	case old.Name != next.Name:
 		return nil, fmt.Errorf("nondeterministic step %q: recorded with the name %q, now %q", next.Key, old.Name,
 			next.Name)
 	case !bytes.Equal(old.Input, next.Input):
 		return nil, fmt.Errorf("nondeterministic step %q: its input differs from the recorded one (%x, now %x)",
 			next.Key, old.Input, next.Input)
+	case next.Kind == a2a.StepCall:
+		return nil, nil
 	case next.Kind == a2a.StepWait && old.Ended:
 		return nil, fmt.Errorf("the wait %q is over: its result is in the steps of the run", next.Key)
 	case old.Ended:
@@ -99,6 +121,28 @@ func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
 	next.Seq = old.Seq
 	j.known[next.Key] = *next
 	return next, nil
+}
+
+// Calls returns how many calls are recorded: of the steps that it knows, unless SetCalls was called.
+func (j *Journal) Calls() int { return j.calls }
+
+// SetCalls tells a journal that does not know all steps how many calls are recorded.
+func (j *Journal) SetCalls(n int) { j.calls = n }
+
+// callsOf returns the steps of the calls that a wait is for.
+func (j *Journal) callsOf(w *a2a.Wait) ([]int, error) {
+	var seqs []int
+	for _, key := range w.Tasks {
+		s, ok := j.known[key]
+		switch {
+		case !ok || s.Kind != a2a.StepCall:
+			return nil, fmt.Errorf("wait.tasks: no call of the task has the key %q", CleanText(key))
+		case slices.Contains(seqs, s.Seq):
+			return nil, fmt.Errorf("wait.tasks has the key %q twice", key)
+		}
+		seqs = append(seqs, s.Seq)
+	}
+	return seqs, nil
 }
 
 // AddStep adds a step to those of a batch. If the batch has recorded the step before, it replaces that one.
@@ -122,8 +166,10 @@ func copyWait(w a2a.Wait) (a2a.Event, int, error) {
 		return nil, 0, fmt.Errorf("wait.for is not between 0 and %s", longestWait)
 	case w.For > 0 && !w.Until.IsZero():
 		return nil, 0, errors.New("a wait has both until and for")
-	case w.For == 0 && w.Until.IsZero() && !w.Message && w.Signal == "":
-		return nil, 0, errors.New("a wait needs until, for, message or signal")
+	case w.For == 0 && w.Until.IsZero() && !w.Message && w.Signal == "" && len(w.Tasks) == 0:
+		return nil, 0, errors.New("a wait needs until, for, message, signal or tasks")
+	case w.Any && len(w.Tasks) == 0:
+		return nil, 0, errors.New("wait.mode is only for a wait with tasks")
 	case len(w.Signal) > maxKey || w.Signal != CleanText(w.Signal):
 		return nil, 0, fmt.Errorf("wait.signal is longer than %d bytes or not valid text", maxKey)
 	case w.Status == nil && w.Expects != nil:

@@ -161,6 +161,8 @@ var descriptions = map[string]description{
 	"max-history":    {help: "Messages of one task."},
 	"max-artifacts":  {help: "Artifacts of one task."},
 	"max-steps":      {help: "Steps and waits of one task."},
+	"max-calls":      {help: "Tasks that one task may call."},
+	"max-call-depth": {help: "Calls between a task and the client's task above it."},
 	"max-chunks":     {help: "Artifact chunks of one task."},
 	"max-task":       {help: "Size of one task."},
 	"max-id":         {help: "Length of the ids that clients choose."},

@@ -28,6 +28,8 @@ type Limits struct {
 	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:""`
 	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:""`
 	MaxClaims    int   `type:"setting" name:"max-claims" def:"1000" min:"1" hidden:""`
+	MaxCalls     int   `type:"setting" name:"max-calls" def:"1000" min:"1" hidden:""`
+	MaxCallDepth int   `type:"setting" name:"max-call-depth" def:"16" min:"1" hidden:""`
 	MaxInFlight  int   `type:"setting" name:"max-tasks-in-flight" def:"10000" min:"0" hidden:""`
 	MemoryBudget Bytes `type:"setting" name:"memory-budget" min:"16MiB"`
 	MaxPending   int   `type:"setting" name:"max-pending" def:"2000" min:"1" hidden:""`

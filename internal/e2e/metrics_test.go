@@ -328,7 +328,7 @@ var allowed = map[string]*regexp.Regexp{
 	"kind":   regexp.MustCompile(`^(all|own|unreadable)$`),
 	"sweep":  regexp.MustCompile(`^(tasks|logs|attempts|audit_log|schedule_ticks)$`),
 	"result": regexp.MustCompile(`^(sent|failed|collapsed|ok|retry)$`), "table": regexp.MustCompile(`^[a-z_]+$`),
-	"by": regexp.MustCompile(`^(time|message|signal|deadline|cancel)$`),
+	"by": regexp.MustCompile(`^(time|message|signal|tasks|deadline|cancel)$`),
 	"le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
 }
 

@@ -50,6 +50,16 @@ func sceneSteps(s *stage) {
 		grew(1, "a2ad_waits_begun_total", about()...), grew(1, "a2ad_waits_ended_total", about("by", "time")...))
 
 	before = a.scrape()
+	parent := begin(`{"call":{"key":"c","agent":"far","message":{"parts":[{"text":"y"}]}}}`, `{"wait":{"tasks":["c"]}}`)
+	s.finishRun(a, s.claimRun(a, "far"), "done")
+	again := s.claimRun(a, "far")
+	s.finishRun(a, again, "done")
+	if again.TaskID != parent {
+		s.t.Errorf("task %s continues after the end of the called task, want %s", again.TaskID, parent)
+	}
+	s.shows(before, a, grew(1, "a2ad_waits_ended_total", about("by", "tasks")...))
+
+	before = a.scrape()
 	answered, signaled := begin(`{"wait":{"message":true}}`), begin(`{"wait":{"signal":"go"}}`)
 	canceled, overdue := begin(`{"wait":{"for":"1h"}}`), begin(`{"wait":{"for":"1h"}}`)
 	begin(`{"wait":{"for":"1h"}}`)

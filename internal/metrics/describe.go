@@ -141,8 +141,8 @@ func (s *sources) describeSteps() {
 			}
 		})
 	s.add("counter", "a2ad_waits_ended_total",
-		"Waits that this replica has ended, by what ended them: time, message, signal, deadline (the task fails), "+
-			"cancel.",
+		"Waits that this replica has ended, by what ended them: time, message, signal, tasks (that were called), "+
+			"deadline (the task fails), cancel.",
 		[]string{"agent", "by"},
 		s.counted(tasks.WaitEnds, func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsEnded }))
 }

@@ -39,12 +39,14 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	}
 	unreachable := &maintenance.UnreachableSweeper{Store: s.Tasks, Agents: r.limitsOfPulled, Logger: log}
 	waits := &maintenance.Waits{Store: s.Tasks, Wait: r.database.hub.Wait, Every: waitsPoll, Logger: log}
+	calls := &maintenance.Calls{Store: s.Tasks, Wait: r.database.hub.Wait, Logger: log}
 	batches := &maintenance.BatchSweeper{Store: s.Tasks, Logger: log}
 	retirer := &maintenance.Retirer{Store: s.Tasks, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
 	return lifecycle.Stage{
 		{Name: "rescue", Run: rescuer.Run},
 		{Name: "parked tasks", Run: parked.Run},
 		{Name: "waits", Run: waits.Run},
+		{Name: "calls", Run: calls.Run},
 		{Name: "batch ids", Run: batches.Run},
 		{Name: "audit log", Run: actions.Run},
 		{Name: "attempts", Run: attempts.Run},

@@ -2,9 +2,12 @@ package replica
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/scheduler"
 	"github.com/a2ad/a2ad/internal/worker"
@@ -25,19 +28,31 @@ func (r *Replica) openWork(draining context.Context) *work {
 	pool := worker.New(r.database.store.Tasks, r.database.hub, worker.Config{
 		Worker: r.name, Slots: cfg.Workers, Agents: r.agents.set.workers(), Limits: limits, Poll: cfg.PollInterval,
 		Drain: runGrace(cfg.DrainTimeout), MaxBytes: int64(cfg.MaxTask), MaxSeq: int64(cfg.MaxChunks),
-		MaxArtifacts: cfg.MaxArtifacts, MaxSteps: cfg.MaxSteps, Logger: r.log, Tracer: r.observed.tracer,
+		MaxArtifacts: cfg.MaxArtifacts, MaxSteps: cfg.MaxSteps, MaxDepth: cfg.MaxCallDepth, MaxCalls: cfg.MaxCalls,
+		MayCall: r.mayCall, Logger: r.log, Tracer: r.observed.tracer,
 	})
 	remote := workerapi.New(r.database.store.Tasks, r.database.hub, workerapi.Config{
 		Authenticator: signIn{r.credentials.chain, r}, Sessions: r.credentials.sessions, Agents: r.agents.set.pulled(),
 		Limits: limits, Poll: cfg.PollInterval, AnswerTimeout: cfg.WriteTimeout, MaxBytes: int64(cfg.MaxTask),
 		MaxSeq: int64(cfg.MaxChunks), MaxArtifacts: cfg.MaxArtifacts, MaxSteps: cfg.MaxSteps,
-		MaxBody: int64(cfg.MaxBody), MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining.Done(),
-		Logger: r.log, Tracer: r.observed.tracer, Budget: r.budget,
+		MaxCallDepth: cfg.MaxCallDepth, MaxCalls: cfg.MaxCalls, MayCall: r.mayCall, MaxBody: int64(cfg.MaxBody),
+		MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining.Done(), Logger: r.log,
+		Tracer: r.observed.tracer, Budget: r.budget,
 	})
 	ticks := scheduler.New(r.database.store.Schedules, r.database.hub, func() []*a2a.Agent {
 		return *r.agents.served.Load()
 	}, cfg.MaxInFlight, r.log)
 	return &work{pool, remote, ticks}
+}
+
+// mayCall returns why an agent of this server cannot be called with a message.
+func (r *Replica) mayCall(agent string, m *a2a.Message) error {
+	served := *r.agents.served.Load()
+	i := slices.IndexFunc(served, func(a *a2a.Agent) bool { return a.Name == agent })
+	if i < 0 {
+		return errors.New("this server has no such agent")
+	}
+	return agents.CheckInput(served[i], m)
 }
 
 // agentLimits are the limits of agents that set none.

@@ -24,6 +24,7 @@ var namedNumbers = map[string][]string{
 	"../a2a/step.go":      {"Step"},
 	"tasks/body.go":       {"kind"},
 	"tasks/reply.go":      {"reply"},
+	"tasks/calls.go":      {"call"},
 	"operate/timeline.go": {"Source"},
 }
 

@@ -12,7 +12,8 @@ const (
 	APIKeys  = "apikeys" // an API key was revoked
 	// Schedules is woken when the time of a next tick is another one.
 	Schedules = "schedules"
-	Waits     = "waits" // the wait of a task is over, or ends before the others
+	Orphans   = "orphans" // a task has ended, and tasks that it has called are to be canceled
+	Waits     = "waits"   // the wait of a task is over, or ends before the others
 )
 
 // Ready is woken when a task of the agent waits for a worker, or when a limit of its runs has room again.

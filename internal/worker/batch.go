@@ -24,6 +24,7 @@ type batch struct {
 	pending a2a.Raw // checkpoint whose event has not come yet
 
 	artifacts map[string]bool // ids that the task has
+	lease     *tasks.Lease    // for the depth of calls
 	journal   *attempt.Journal
 	bounds    attempt.Bounds
 
@@ -86,6 +87,8 @@ func (b *batch) add(it item) error {
 	switch e := it.event.(type) {
 	case *a2a.Step:
 		err = b.record(it.n, e)
+	case *a2a.Call:
+		err = b.record(it.n, e)
 	case *a2a.Wait:
 		if err = b.record(it.n, e); err == nil {
 			b.wait = e
@@ -119,6 +122,9 @@ func (b *batch) addEvent(n int, e a2a.Event) error {
 // record adds the n-th event of the run, which is stored as a step.
 func (b *batch) record(n int, e a2a.Event) error {
 	s, err := b.journal.Record(e)
+	if s != nil && err == nil {
+		err = b.bounds.AdmitCall(b.lease, s, b.journal.Calls())
+	}
 	if err != nil {
 		return invalidEvent(n, err)
 	}

@@ -54,8 +54,12 @@ type Config struct {
 	MaxSeq       int64         // events per task; 0: no limit
 	MaxArtifacts int           // per task; 0: no limit
 	MaxSteps     int           // per task; 0: no limit
-	Logger       *slog.Logger
-	Tracer       *tracing.Tracer // nil: no traces
+	MaxDepth     int           // of calls; 0: no limit
+	MaxCalls     int           // per task; 0: no limit
+	// MayCall returns why an agent cannot be called with a message. nil: none can.
+	MayCall func(agent string, m *a2a.Message) error
+	Logger  *slog.Logger
+	Tracer  *tracing.Tracer // nil: no traces
 }
 
 // Pool is the worker of one process. Use New. Its methods are safe for concurrent use; Run works once.
@@ -163,6 +167,7 @@ func (p *Pool) drain() {
 func (p *Pool) bounds() attempt.Bounds {
 	return attempt.Bounds{
 		Bytes: p.cfg.MaxBytes, Events: p.cfg.MaxSeq, Artifacts: p.cfg.MaxArtifacts, Steps: p.cfg.MaxSteps,
+		Depth: p.cfg.MaxDepth, Children: p.cfg.MaxCalls, MayCall: p.cfg.MayCall,
 	}
 }
 

@@ -36,7 +36,7 @@ func (r *run) recordUntil(
 ) error {
 	bounds := r.pool.bounds()
 	b := batch{
-		bounds: bounds, artifacts: make(map[string]bool), mayReply: r.queue.DirectReply,
+		bounds: bounds, artifacts: make(map[string]bool), mayReply: r.queue.DirectReply, lease: r.lease,
 		journal: bounds.Journal(r.lease.Steps, r.input.Steps),
 	}
 	for i := range r.input.Task.Artifacts {
@@ -76,7 +76,8 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		r.beginFinishing()
 	}
 	out, err := r.pool.store.Append(ctx, r.lease,
-		tasks.Batch{Events: b.events, Steps: b.steps, Wait: b.wait, Checkpoint: b.due, Reply: b.reply})
+		tasks.Batch{Events: b.events, Steps: b.steps, Wait: b.wait, Checkpoint: b.due, Reply: b.reply,
+			ContextID: r.input.Task.ContextID})
 	if err != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
 		return executor.InvalidResponse("PostgreSQL cannot store %s", b.numbers())

@@ -90,7 +90,7 @@ func TestStepsAreRefused(t *testing.T) {
 		"kind": {&a2a.Wait{Key: "k", For: time.Hour}, `nondeterministic step "k": recorded as a step, now a wait`},
 		"size": {&a2a.Step{Key: "l", Result: a2a.Raw(`"` + strings.Repeat("x", 1<<20) + `"`)},
 			"larger than 1048576 bytes"},
-		"empty": {&a2a.Wait{Key: "l"}, "a wait needs until, for, message or signal"},
+		"empty": {&a2a.Wait{Key: "l"}, "a wait needs until, for, message, signal or tasks"},
 	}
 	var agents []string
 	cfg := config(nil)

@@ -39,11 +39,15 @@ type Config struct {
 	MaxSeq        int64          // events per task; 0: no limit
 	MaxArtifacts  int            // per task; 0: no limit
 	MaxSteps      int            // per task; 0: no limit
-	Poll          time.Duration  // how often to poll for tasks; default 1 s
-	MaxBody       int64          // default 4 MiB
-	MaxDepth      int            // of JSON; default 64
-	MaxWaiting    int            // claims that wait at once; default 1000
-	AnswerTimeout time.Duration  // to write an answer; default 30 s
+	MaxCallDepth  int            // of calls; 0: no limit
+	MaxCalls      int            // per task; 0: no limit
+	// MayCall returns why an agent cannot be called with a message. nil: none can.
+	MayCall       func(agent string, m *a2a.Message) error
+	Poll          time.Duration // how often to poll for tasks; default 1 s
+	MaxBody       int64         // default 4 MiB
+	MaxDepth      int           // of JSON; default 64
+	MaxWaiting    int           // claims that wait at once; default 1000
+	AnswerTimeout time.Duration // to write an answer; default 30 s
 	// Drain is closed when the server is about to stop. Waiting claims are then answered.
 	Drain  <-chan struct{}
 	Logger *slog.Logger
@@ -104,6 +108,7 @@ func New(s *tasks.Store, hub Hub, cfg Config) *API {
 	a := &API{cfg: cfg, store: s, hub: hub}
 	a.bounds = attempt.Bounds{
 		Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts, Steps: cfg.MaxSteps,
+		Depth: cfg.MaxCallDepth, Children: cfg.MaxCalls, MayCall: cfg.MayCall,
 	}
 	a.SetAgents(cfg.Agents)
 	a.dispatcher = newDispatcher(a)

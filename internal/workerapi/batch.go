@@ -17,7 +17,7 @@ import (
 // comes last: all of a request is saved in one transaction. Unlike with exec and http no event need
 // follow a checkpoint, because the answer confirms that it was saved.
 func (a *API) newBatch(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest) (b tasks.Batch, err error) {
-	b.ID = req.batchID
+	b.ID, b.ContextID = req.batchID, h.ContextID
 	d := vocab.Decoder{
 		TaskID: h.TaskID.String(), ContextID: h.ContextID,
 		// The generated ids of two requests must differ, and the length of the log differs.
@@ -42,8 +42,8 @@ func (a *API) newBatch(ctx context.Context, h *tasks.RemoteRun, req *eventsReque
 		case *a2a.Checkpoint:
 			b.Checkpoint = e.Body
 			continue
-		case *a2a.Step, *a2a.Wait:
-			if err := addStep(&b, journal, e); err != nil {
+		case *a2a.Step, *a2a.Wait, *a2a.Call:
+			if err := a.addStep(&b, h, journal, e); err != nil {
 				return b, invalid(place(i), err)
 			}
 			continue
@@ -89,12 +89,15 @@ func decodeAll(d *vocab.Decoder, list [][]byte) (events []a2a.Event, size int, e
 // journal returns a journal that knows those steps of the task whose keys the events have.
 func (a *API) journal(ctx context.Context, h *tasks.RemoteRun, events []a2a.Event) (*attempt.Journal, error) {
 	var keys []string
+	calls := false
 	for _, e := range events {
 		switch e := e.(type) {
 		case *a2a.Step:
 			keys = append(keys, e.Key)
 		case *a2a.Wait:
-			keys = append(keys, e.Key)
+			keys = append(append(keys, e.Key), e.Tasks...)
+		case *a2a.Call:
+			keys, calls = append(keys, e.Key), true
 		}
 	}
 	if len(keys) == 0 || h.Steps == 0 {
@@ -104,16 +107,27 @@ func (a *API) journal(ctx context.Context, h *tasks.RemoteRun, events []a2a.Even
 	if err != nil {
 		return nil, err
 	}
-	return a.bounds.Journal(h.Steps, known), nil
+	j := a.bounds.Journal(h.Steps, known)
+	if calls {
+		n, err := a.store.CallsOf(ctx, h.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		j.SetCalls(n)
+	}
+	return j, nil
 }
 
-// addStep adds a step or a wait to the batch.
-func addStep(b *tasks.Batch, journal *attempt.Journal, e a2a.Event) error {
+// addStep adds a step, a call or a wait to the batch.
+func (a *API) addStep(b *tasks.Batch, h *tasks.RemoteRun, journal *attempt.Journal, e a2a.Event) error {
 	s, err := journal.Record(e)
 	if err != nil {
 		return err
 	}
 	if s != nil {
+		if err := a.bounds.AdmitCall(&h.Lease, s, journal.Calls()); err != nil {
+			return err
+		}
 		b.Steps = attempt.AddStep(b.Steps, *s)
 	}
 	if w, ok := e.(*a2a.Wait); ok {

@@ -2,11 +2,13 @@ package workerapi_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
 // steps reads a page of the steps of a run, and returns their keys.
@@ -111,4 +113,44 @@ func TestStepsOfARequestAreWrittenTogether(t *testing.T) {
 		t.Errorf("read %d steps", len(all))
 	}
 	want(t, f.ask(f.at, "all", "GET", r.path+"steps?after=x", ""), 400, a2a.CodeInvalidRequest.Reason())
+}
+
+// A remote worker calls another agent, waits for it, and gets the result with the next run. A repeated request makes no
+// second task, and a call that is not allowed makes none.
+func TestWorkerCallsAgents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *workerapi.Config) {
+		c.MaxCalls = 2
+		c.MayCall = func(agent string, _ *a2a.Message) error {
+			if agent != "words" {
+				return errors.New("this server has no such agent")
+			}
+			return nil
+		}
+	})
+	r := f.claimed()
+	const call = `{"call":{"key":"sub#%d","agent":"%s","message":{"parts":[{"text":"look it up"}]}}}`
+	first := fmt.Sprintf(call, 1, "words")
+	want(t, f.post(r.path+"events", events(fmt.Sprintf(call, 1, "unknown"))), 400, "INVALID_AGENT_RESPONSE")
+	want(t, f.post(r.path+"events", events(`{"wait":{"tasks":["sub#1"]}}`)), 400, "INVALID_AGENT_RESPONSE")
+	want(t, f.post(r.path+"events", events(first)), 200, "")
+	want(t, f.post(r.path+"events", events(first, fmt.Sprintf(call, 2, "words"))), 200, "")
+	want(t, f.post(r.path+"events", events(fmt.Sprintf(call, 3, "words"))), 400, "INVALID_AGENT_RESPONSE")
+	want(t, f.post(r.path+"events", events(strings.Replace(first, "look", "find", 1))), 400, "INVALID_AGENT_RESPONSE")
+	want(t, f.post(r.path+"events", events(`{"wait":{"key":"w","tasks":["sub#1","sub#2"]}}`)), 200, "")
+	for _, child := range f.claim("words", 10) {
+		if got, _ := json.Marshal(child.Messages); !strings.Contains(string(got), `"a2ad/parent":"`+r.TaskID+`"`) {
+			t.Errorf("the called task got the messages %s", got)
+		}
+		want(t, f.post(child.path+"events", events(completed)), 200, "")
+	}
+	if n, err := f.Tasks.EndWaits(t.Context(), 10); n != 1 || err != nil {
+		t.Fatalf("EndWaits = %d, %v, want 1", n, err)
+	}
+	again := f.claim("words", 1)[0]
+	const second = `"kind":"call","key":"sub#2","agent":"words"`
+	if got := string(again.Steps); again.StepCount != 3 || !strings.Contains(got, second) ||
+		strings.Count(got, `"state":"TASK_STATE_COMPLETED"`) != 2 {
+		t.Errorf("the next run has %d steps: %s", again.StepCount, got)
+	}
 }

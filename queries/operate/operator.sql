@@ -124,7 +124,8 @@ ORDER BY m.seq;
 -- TimelineSteps reads the steps and waits of a task for the operator, in their order. Of results it reads the beginning.
 -- name: TimelineSteps :many
 SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::text, 200), '')::text AS says,
-  (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker
+  (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker,
+  s.child_id
 FROM a2a.task_steps s
 WHERE s.task_id = sqlc.arg(task_id) AND s.seq > sqlc.arg(after)::int
 ORDER BY s.seq
@@ -139,10 +140,28 @@ ORDER BY s.seq;
 
 -- WaitOfTask reads what the task waits for, for the operator. No row means that it does not wait.
 -- name: WaitOfTask :one
-SELECT w.due_at, w.on_message, coalesce(w.on_signal, '')::text AS on_signal
+SELECT w.due_at, w.on_message, coalesce(w.on_signal, '')::text AS on_signal,
+  coalesce(cardinality(w.calls), 0)::int AS calls, w.pending
 FROM a2a.task_waits w
 JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
 WHERE w.task_id = sqlc.arg(task_id);
+
+-- TaskTree reads a task, the tasks that its runs have called, those that their runs have called, and so on, each below
+-- the one that has called it. A task that was removed has no agent.
+-- name: TaskTree :many
+WITH RECURSIVE tree AS (
+  SELECT sqlc.arg(root)::uuid AS id, ''::text AS key, 0 AS depth, ARRAY[]::int[] AS path
+  UNION ALL
+  SELECT s.child_id, s.key, t.depth + 1, t.path || s.seq
+  FROM tree t
+  JOIN a2a.task_steps s ON s.task_id = ANY (ARRAY[t.id]) AND s.kind = a2a.step_call()
+)
+SELECT x.id::uuid AS id, x.key::text AS key, x.depth::int AS depth, coalesce(t.agent, '')::text AS agent,
+  coalesce(t.state, 0)::smallint AS state, t.status_at, t.created_at
+FROM tree x
+LEFT JOIN a2a.tasks t ON t.id = ANY (ARRAY[x.id])
+ORDER BY x.path
+LIMIT sqlc.arg(max)::int;
 
 -- TimelineTries reads the delivery attempts of all webhooks of a task for the operator, oldest first.
 -- name: TimelineTries :many

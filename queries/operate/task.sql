@@ -3,7 +3,7 @@
 -- name: TaskList :many
 SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
   t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until,
-  p.since AS parked_since, p.until AS parked_until, coalesce(p.reason, '')::text AS parked_reason
+  t.parent_id, p.since AS parked_since, p.until AS parked_until, coalesce(p.reason, '')::text AS parked_reason
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
 LEFT JOIN a2a.task_parked p ON p.task_id = t.id AND p.epoch = t.lease_epoch AND t.ready_at IS NULL
@@ -15,6 +15,7 @@ WHERE t.id >= sqlc.arg(first_id)::uuid
   AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR t.state = ANY (sqlc.arg(states)))
   AND (NOT sqlc.arg(parked)::boolean OR p.task_id IS NOT NULL)
+  AND (NOT sqlc.arg(roots)::boolean OR t.parent_id IS NULL)
   AND (NOT sqlc.arg(not_retried)::boolean OR NOT EXISTS (
     SELECT FROM a2a.audit_log a WHERE a.task_id = t.id AND a.action = 'task.retry'))
   AND (sqlc.narg(before)::uuid IS NULL OR t.id < sqlc.narg(before))

@@ -54,7 +54,8 @@ WITH pick AS (
   ) pick
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND NOT a2a.state_terminal(t.state)
   RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, pick.quiet, pick.uid,
+    t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth, t.traceparent, t.deadline_at, pick.lane,
+    pick.run_at, pick.quiet, pick.uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END
       AS body
@@ -86,7 +87,7 @@ WITH pick AS (
   WHERE NOT t.quiet
 )
 SELECT t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_user_seq, t.read_user_seq,
-  t.last_at, t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes,
+  t.last_at, t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth,
   coalesce(t.traceparent, '')::text AS traceparent,
   t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid,
   (clock_timestamp() + sqlc.arg(ttl))::timestamptz AS lease_until, t.body::json AS body,
@@ -124,7 +125,8 @@ WITH policy AS (
   WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = sqlc.arg(epoch) AND l.lease_until > clock_timestamp()
   RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
 )
-SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.steps, t.step_bytes, t.has_push,
+SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.steps, t.step_bytes, t.depth,
+  t.has_push,
   coalesce(t.traceparent, '')::text AS traceparent, r.worker, r.lease_until,
   coalesce(r.through, t.last_user_seq)::bigint AS through, (r.queue IS NOT NULL)::boolean AS counted,
   (extract(epoch FROM clock_timestamp() - greatest(t.last_at, (

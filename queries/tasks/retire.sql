@@ -137,6 +137,9 @@ WITH task AS (
 ), batch AS (
   DELETE FROM a2a.task_batches b
   WHERE b.task_id = ANY (sqlc.arg(ids))
+), orphan AS (
+  DELETE FROM a2a.task_orphans o
+  WHERE o.task_id = ANY (sqlc.arg(ids))
 ), cancel AS (
   DELETE FROM a2a.task_cancels tc
   WHERE tc.task_id = ANY (sqlc.arg(ids))

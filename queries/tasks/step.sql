@@ -16,7 +16,8 @@ WITH batch AS (
     unnest(sqlc.arg(names)::text[]) AS name, unnest(sqlc.arg(inputs)::bytea[]) AS input,
     unnest(sqlc.arg(results)::json[]) AS result, unnest(sqlc.arg(errors)::json[]) AS error,
     unnest(sqlc.arg(attempts)::int[]) AS attempts, unnest(sqlc.arg(next_ats)::timestamptz[]) AS next_at,
-    unnest(sqlc.arg(started_ats)::timestamptz[]) AS started_at, unnest(sqlc.arg(ended_ats)::timestamptz[]) AS ended_at
+    unnest(sqlc.arg(started_ats)::timestamptz[]) AS started_at, unnest(sqlc.arg(ended_ats)::timestamptz[]) AS ended_at,
+    unnest(sqlc.arg(child_ids)::uuid[]) AS child_id, unnest(sqlc.arg(on_parent_ends)::smallint[]) AS on_parent_end
 ), task AS (
   UPDATE a2a.tasks t
   SET steps = t.steps + b.steps, step_bytes = t.step_bytes + b.step_bytes
@@ -33,7 +34,7 @@ WITH batch AS (
     -- A step that is final has ended, even if the agent does not say when.
     CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
       AS ended_at,
-    b.epoch, b.worker, s.seq <= b.step_after AS again
+    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0) AS on_parent_end, s.seq <= b.step_after AS again
   FROM step s
   JOIN batch b ON b.pos = s.pos
   WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
@@ -47,9 +48,10 @@ WITH batch AS (
     AND o.ended_at IS NULL
 ), added AS (
   INSERT INTO a2a.task_steps (
-    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
+    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker,
+    child_id, on_parent_end)
   SELECT r.task_id, r.seq, r.key, r.kind, r.name, r.input, r.result, r.error, r.attempts, r.next_at, r.started_at,
-    r.ended_at, r.epoch, r.worker
+    r.ended_at, r.epoch, r.worker, r.child_id, r.on_parent_end
   FROM record r
   WHERE NOT r.again
 )
@@ -72,7 +74,7 @@ WITH n AS MATERIALIZED (
   ) s
 )
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch
+  s.epoch, s.child_id
 FROM a2a.task_steps s
 WHERE s.task_id = sqlc.arg(task_id)
   AND s.seq > sqlc.arg(after)::int
@@ -85,6 +87,6 @@ LIMIT sqlc.arg(max)::int;
 -- StepsKeyed reads the steps of a task that have one of the keys.
 -- name: StepsKeyed :many
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch
+  s.epoch, s.child_id
 FROM a2a.task_steps s
 WHERE s.task_id = sqlc.arg(task_id) AND s.key = ANY (sqlc.arg(keys)::text[]);

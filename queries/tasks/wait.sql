@@ -15,16 +15,25 @@ WITH task AS (
       FROM a2a.task_signals x
       WHERE x.task_id = sqlc.arg(task_id) AND x.name = sqlc.narg(on_signal)::text AND x.step IS NULL)
   RETURNING json_build_object('by', 'signal', 'name', s.name, 'value', s.value) AS result
+), calls AS (
+  -- The transaction has locked the steps of the calls.
+  SELECT count(*)::int AS calls,
+    CASE WHEN sqlc.arg(any_call)::boolean THEN least(1, 1 - count(s.ended_at))
+      ELSE count(*) - count(s.ended_at) END::int AS pending
+  FROM a2a.task_steps s
+  WHERE s.task_id = sqlc.arg(task_id) AND s.seq = ANY (sqlc.arg(calls)::int[])
 ), ended AS (
   -- What has happened before the wait began.
   SELECT coalesce(
     (SELECT s.result FROM signal s),
-    CASE WHEN sqlc.arg(on_message)::boolean AND t.last_user_seq > sqlc.arg(through)::bigint
-      THEN '{"by":"message"}'::json END) AS result
-  FROM task t
+    CASE
+      WHEN sqlc.arg(on_message)::boolean AND t.last_user_seq > sqlc.arg(through)::bigint
+        THEN '{"by":"message"}'::json
+      WHEN c.calls > 0 AND c.pending <= 0 THEN '{"by":"tasks"}'::json END) AS result, c.pending
+  FROM task t, calls c
 ), wait AS (
   INSERT INTO a2a.task_waits AS w (
-    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result)
+    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result, calls, pending)
   SELECT t.id, t.lease_epoch, sqlc.arg(step),
     CASE
       WHEN e.result IS NOT NULL THEN clock_timestamp()
@@ -34,13 +43,14 @@ WITH task AS (
     -- A time that the agent named does not move with the clock, unless the deadline, which does, comes first.
     CASE WHEN e.result IS NOT NULL OR sqlc.narg(until) IS NULL OR sqlc.narg(until) >= t.deadline_at
       THEN clock_timestamp() END,
-    t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), sqlc.narg(expects)::json, e.result
+    t.deadline_at, sqlc.arg(on_message), sqlc.narg(on_signal), sqlc.narg(expects)::json, e.result,
+    nullif(sqlc.arg(calls)::int[], '{}'), e.pending
   FROM task t, ended e
   -- A server of an earlier version may have left one.
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, step = excluded.step, due_at = excluded.due_at, set_at = excluded.set_at,
     deadline_at = excluded.deadline_at, on_message = excluded.on_message, on_signal = excluded.on_signal,
-    expects = excluded.expects, result = excluded.result
+    expects = excluded.expects, result = excluded.result, calls = excluded.calls, pending = excluded.pending
   RETURNING w.due_at, w.deadline_at
 )
 SELECT (least(w.due_at, w.deadline_at) < 'infinity')::boolean AS bounded,

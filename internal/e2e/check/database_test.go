@@ -106,6 +106,12 @@ const (
 	another = `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid) `
 )
 
+// call adds an open call of a task, to a task that waits for its client.
+func call(child string) string {
+	return `INSERT INTO a2a.task_steps (task_id, seq, key, kind, epoch, worker, child_id, on_parent_end)
+		SELECT t.id, 1, 'c', 3, 1, 'w1', ` + child + `, 1 FROM a2a.tasks t WHERE t.state = 3 LIMIT 1`
+}
+
 // step writes a recorded step of task $T.
 func step(seq int, worker string, epoch int) string {
 	return fmt.Sprintf(`INSERT INTO a2a.task_steps (task_id, seq, key, kind, result, ended_at, epoch, worker)
@@ -167,6 +173,11 @@ var mutations = []mutation{
 		INSERT INTO a2a.task_waits (task_id, epoch, step, due_at) VALUES ($T, 2, 1, 'infinity')`, []string{"I8d"}},
 	{"a wait that nothing ends", `INSERT INTO a2a.task_steps (task_id, seq, key, kind, epoch, worker)
 		SELECT t.id, 1, 'w', 2, 1, 'w1' FROM a2a.tasks t WHERE t.state = 3 LIMIT 1`, []string{"I8e"}},
+	{"a call without a task", call("gen_random_uuid()"), []string{"I8f"}},
+	{"a called task without a call", `UPDATE a2a.tasks SET parent_step = 1, depth = 1,
+		parent_id = (SELECT t.id FROM a2a.tasks t WHERE t.state = 3 LIMIT 1) WHERE id = $T`, []string{"I8f"}},
+	{"a call whose task has ended", call("$T") + `; UPDATE a2a.tasks SET parent_step = 1, depth = 1,
+		parent_id = (SELECT t.id FROM a2a.tasks t WHERE t.state = 3 LIMIT 1) WHERE id = $T`, []string{"I8g"}},
 	{"an event not delivered", `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
 	{"an event not yet delivered", `UPDATE audit.delivery SET state = 'pending' WHERE task_id = $T AND seq = 4`,
 		[]string{"I5a"}},

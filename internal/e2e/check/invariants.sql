@@ -140,6 +140,24 @@ JOIN audit.task t ON t.id = s.task_id AND t.state IN ('WORKING', 'INPUT_REQUIRED
 WHERE s.kind = 'wait' AND s.ended_at IS NULL
   AND NOT EXISTS (SELECT FROM audit.wait w WHERE w.task_id = s.task_id AND w.step = s.seq);
 
+-- invariant: I8f a call has its task, of the same owner, and a called task has its call
+SELECT s.task_id::text, format('call %s of task %s', s.key, s.child_id)
+FROM audit.step s
+LEFT JOIN audit.task c ON c.id = s.child_id AND c.parent_id = s.task_id AND c.parent_step = s.seq
+WHERE s.kind = 'call' AND s.ended_at IS NULL AND c.id IS NULL
+UNION ALL
+SELECT c.id::text, format('called by %s', p.id)
+FROM audit.task c
+JOIN audit.task p ON p.id = c.parent_id AND p.first_seq = 1
+WHERE (c.tenant, c.owner) <> (p.tenant, p.owner)
+  OR NOT EXISTS (SELECT FROM audit.step s WHERE s.task_id = p.id AND s.seq = c.parent_step AND s.child_id = c.id);
+
+-- invariant: I8g a call ends with its task
+SELECT s.task_id::text, format('call %s of task %s, which is %s', s.key, s.child_id, c.state)
+FROM audit.step s
+JOIN audit.task c ON c.id = s.child_id
+WHERE s.kind = 'call' AND (s.ended_at IS NOT NULL) <> (c.state IN ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED'));
+
 -- invariant: I7a only the log of an ended task is retired, up to its last event
 SELECT t.id::text, format('%s, begins at seq %s of %s', t.state, t.first_seq, t.last_seq)
 FROM audit.task t

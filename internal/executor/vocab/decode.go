@@ -97,16 +97,18 @@ func (r *reader) event(v []byte) (event a2a.Event) {
 			event = r.step(v)
 		case "wait":
 			event = r.wait(v)
+		case "call":
+			event = r.call(v)
 		case "task":
 			r.fail("task", "is kept by the server; report statusUpdate and artifactUpdate")
 		default:
 			r.fail(string(k),
-				"is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step or wait")
+				"is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step, wait or call")
 		}
 	}
 	if n != 1 {
 		r.fail("the event", "must have exactly one of the members statusUpdate, artifactUpdate, message, "+
-			"checkpoint, step and wait")
+			"checkpoint, step, wait and call")
 	}
 	return event
 }

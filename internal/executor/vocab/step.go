@@ -2,7 +2,9 @@ package vocab
 
 import (
 	"crypto/sha256"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -68,12 +70,79 @@ func (r *reader) wait(v []byte) a2a.Event {
 		case "status":
 			w.Status = &a2a.Status{}
 			r.status(v, path, w.Status)
+		case "tasks":
+			w.Tasks = r.texts(v, path)
+		case "mode":
+			w.Any = r.oneOf(v, path, "all", "any") == "any"
 		default:
 			return false
 		}
 		return true
 	})
 	return w
+}
+
+func (r *reader) call(v []byte) a2a.Event {
+	c := &a2a.Call{}
+	sum := sha256.New()
+	r.members(v, "call", func(key, path string, v []byte) bool {
+		switch key {
+		case "key":
+			c.Key = r.id(v, path)
+		case "agent":
+			c.Agent = r.id(v, path)
+		case "message":
+			sum.Write(v)
+			c.Message = r.calledMessage(v, path)
+		case "onParentEnd":
+			c.Abandon = r.oneOf(v, path, "cancel", "abandon") == "abandon"
+		default:
+			return false
+		}
+		return true
+	})
+	switch {
+	case c.Key == "":
+		r.fail("call.key", "is missing")
+	case c.Agent == "":
+		r.fail("call.agent", "is missing")
+	case c.Message.Parts == nil:
+		r.fail("call.message.parts", "must have at least one part")
+	}
+	c.Input = sum.Sum(nil)
+	return c
+}
+
+// calledMessage reads the message that a run sends to another agent. The server sets its ids and its role.
+func (r *reader) calledMessage(v []byte, path string) a2a.Message {
+	m := a2a.Message{Role: a2a.RoleUser}
+	r.members(v, path, func(key, path string, v []byte) bool {
+		switch key {
+		case "parts":
+			m.Parts = r.parts(v, path)
+		case "metadata":
+			m.Metadata = r.object(v, path)
+		case "extensions":
+			m.Extensions = r.texts(v, path)
+		case "role":
+			if role := r.text(v, path); role != "ROLE_USER" && role != "user" {
+				r.fail(path, "must be ROLE_USER")
+			}
+		default:
+			return false
+		}
+		return true
+	})
+	return m
+}
+
+// oneOf reads a string that must be one of several.
+func (r *reader) oneOf(v []byte, path string, names ...string) string {
+	s := r.text(v, path)
+	if !slices.Contains(names, s) {
+		r.fail(path, "must be one of %s", strings.Join(names, ", "))
+	}
+	return s
 }
 
 // count reads a positive integer.
@@ -127,7 +196,12 @@ func (w *writer) stepRecord(s *a2a.StepRecord) {
 	w.b = strconv.AppendInt(w.b, int64(s.Seq), 10)
 	w.str("kind", s.Kind.String())
 	w.str("key", s.Key)
-	w.optional("name", s.Name)
+	if s.Kind == a2a.StepCall {
+		w.str("agent", s.Name)
+		w.str("taskId", s.Child.String())
+	} else {
+		w.optional("name", s.Name)
+	}
 	w.raw("result", s.Result)
 	w.raw("error", s.Error)
 	if s.Kind == a2a.StepWork {

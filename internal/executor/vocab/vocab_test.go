@@ -1,6 +1,7 @@
 package vocab_test
 
 import (
+	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,15 @@ func TestDecode(t *testing.T) {
 							Data: a2a.Raw(`null`)}}}}},
 		{`{"checkpoint":{"step": 3}}`, &a2a.Checkpoint{Body: a2a.Raw(`{"step": 3}`)}},
 		{`{"checkpoint":null}`, &a2a.Checkpoint{Body: a2a.Raw(`null`)}},
+		{`{"wait":{"key":"w","tasks":["a","b"],"mode":"any"}}`,
+			&a2a.Wait{Key: "w", Tasks: []string{"a", "b"}, Any: true}},
+		{`{"call":{"key":"k","agent":"x","message":{"role":"user","parts":[{"text":"t"}],"metadata":{"a":1},` +
+			`"extensions":["e"]},"onParentEnd":"abandon"}}`, &a2a.Call{
+			Key: "k", Agent: "x", Abandon: true,
+			Input: digest(`{"role":"user","parts":[{"text":"t"}],"metadata":{"a":1},"extensions":["e"]}`),
+			Message: a2a.Message{
+				Role: a2a.RoleUser, Parts: text("t"), Metadata: a2a.Raw(`{"a":1}`), Extensions: []string{"e"},
+			}}},
 	} {
 		got, err := decoder().Decode([]byte(tc.in))
 		if err != nil {
@@ -149,7 +159,12 @@ func TestDecodeChoosesIDs(t *testing.T) {
 }
 
 const oneMember = `the event must have exactly one of the members statusUpdate, artifactUpdate, message, ` +
-	`checkpoint, step and wait`
+	`checkpoint, step, wait and call`
+
+func digest(s string) []byte {
+	d := sha256.Sum256([]byte(s))
+	return d[:]
+}
 
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
@@ -162,7 +177,8 @@ func TestDecodeErrors(t *testing.T) {
 			oneMember},
 		{`{"task":{}}`, `task is kept by the server; report statusUpdate and artifactUpdate`},
 		{`{"artefactUpdate":{}}`,
-			`artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step or wait`},
+			`artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step, ` +
+				`wait or call`},
 		{`{"step":{"result":1}}`, `step.key is missing`},
 		{`{"step":{"key":"k","result":1,"error":2}}`, `step must have a result or an error, not both`},
 		{`{"step":{"key":"k","nextAt":"2026-12-24T08:00:00Z"}}`, `step.nextAt is only for a step that failed`},
@@ -172,6 +188,19 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"wait":{"for":"a while"}}`, `wait.for must be a duration such as 90s or 24h`},
 		{`{"wait":{"until":"12345-01-01T00:00:00Z"}}`, `wait.until must be a time such as 2026-12-24T08:00:00Z`},
 		{`{"wait":{"expects":1}}`, `wait.expects must be an object`},
+		{`{"wait":{"mode":"both"}}`, `wait.mode must be one of all, any`},
+		{`{"wait":{"tasks":"a"}}`, `wait.tasks must be an array of strings`},
+		{`{"call":{"agent":"a","message":{"parts":[{"text":"x"}]}}}`, `call.key is missing`},
+		{`{"call":{"key":"k","message":{"parts":[{"text":"x"}]}}}`, `call.agent is missing`},
+		{`{"call":{"key":"k","agent":"a"}}`, `call.message.parts must have at least one part`},
+		{`{"call":{"key":"k","agent":"a","message":{"parts":[{"text":1}]}}}`,
+			`call.message.parts[0].text must be a string`},
+		{`{"call":{"key":"k","agent":"a","message":{"role":"agent","parts":[{"text":"x"}]}}}`,
+			`call.message.role must be ROLE_USER`},
+		{`{"call":{"key":"k","agent":"a","message":{"messageId":"m","parts":[{"text":"x"}]}}}`,
+			`call.message.messageId is unknown`},
+		{`{"call":{"key":"k","agent":"a","onParentEnd":"wait","message":{"parts":[{"text":"x"}]}}}`,
+			`call.onParentEnd must be one of cancel, abandon`},
 		{`{"wait":{"message":1}}`, `wait.message must be true or false`},
 		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
 		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},
@@ -223,6 +252,8 @@ func FuzzDecode(f *testing.F) {
 		`{"checkpoint":[]}`,
 		`{"step":{"key":"k","name":"n","input":{},"result":null,"startedAt":"2026-12-24T08:00:00Z"}}`,
 		`{"wait":{"key":"w","for":"1h","message":true,"status":{"state":"TASK_STATE_INPUT_REQUIRED"}}}`,
+		`{"call":{"key":"k","agent":"a","message":{"parts":[{"text":"x"}]},"onParentEnd":"cancel"}}`,
+		`{"wait":{"tasks":["k"],"mode":"all"}}`,
 		`{"artifactUpdate":{"artifact":{"parts":[{"raw":"aa"}]},"append":true}}`, `{"message":{"parts":[{"url":"x"}]}}`,
 	} {
 		f.Add([]byte(s))

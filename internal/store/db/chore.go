@@ -13,4 +13,5 @@ const (
 	ChoreParked   = 7
 	ChoreTicks    = 8
 	ChoreWorkers  = 9
+	ChoreCalls    = 10
 )

@@ -94,10 +94,11 @@ const (
 // readOnRuns are those functions. All other reads go through DB.As, DB.Reads or DB.SignIns.
 var readOnRuns = map[string]string{
 	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "poll": ofRuns,
-	"EndOfRun": ofRuns, "Steps": ofRuns, "StepsKeyed": ofRuns, "writtenSteps": ofRuns, "NextWait": ofUpkeep,
+	"EndOfRun": ofRuns, "Steps": ofRuns, "StepsKeyed": ofRuns, "CallsOf": ofRuns, "writtenSteps": ofRuns,
+	"NextWait":    ofUpkeep,
 	"ArtifactIDs": ofRuns, "States": ofRuns,
 	"checkSchema": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
-	"SweepActions": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
+	"SweepActions": ofUpkeep, "SweepCalls": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator,
 	"RetryTask": ofOperator, "SealedWith": ofOperator,
 	"Keys": ofOperator, "List": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,

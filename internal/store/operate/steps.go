@@ -26,6 +26,7 @@ type Recorded struct {
 	At       time.Time // when it was recorded
 	EndedAt  time.Time // by the agent's clock; of a wait by the database's; zero: it is not over
 	Worker   string    // that recorded it
+	Child    a2a.ID    // of a call: the task that it has made
 }
 
 // Signaled is a signal that a task got.
@@ -41,6 +42,8 @@ type Waiting struct {
 	Until   time.Time // zero: no time ends the wait
 	Message bool
 	Signal  string // empty: no signal ends the wait
+	Calls   int    // the calls that it waits for
+	Pending int    // how many of them must still end
 }
 
 // readSteps reads steps, waits and signals.
@@ -56,7 +59,7 @@ func (t *Timeline) readSteps(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) 
 			t.Steps = append(t.Steps, Recorded{
 				Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Key: r.Key, Name: r.Name, Says: r.Says, Failed: r.Failed,
 				Attempts: int(r.Attempts), NextAt: db.WireTime(r.NextAt), At: db.WireTime(r.RecordedAt),
-				EndedAt: db.WireTime(r.EndedAt), Worker: r.Worker,
+				EndedAt: db.WireTime(r.EndedAt), Worker: r.Worker, Child: r.ChildID.Bytes,
 			})
 			after = r.Seq
 		}
@@ -78,7 +81,7 @@ func (t *Timeline) readSteps(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) 
 	case err != nil:
 		return err
 	}
-	t.Waits = &Waiting{Message: w.OnMessage, Signal: w.OnSignal}
+	t.Waits = &Waiting{Message: w.OnMessage, Signal: w.OnSignal, Calls: int(w.Calls), Pending: int(w.Pending)}
 	if w.DueAt.InfinityModifier == pgtype.Finite {
 		t.Waits.Until = db.WireTime(w.DueAt)
 	}

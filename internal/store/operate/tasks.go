@@ -28,6 +28,7 @@ type TaskFilter struct {
 	Since, Until                    time.Time // created in this time, by their ids
 	Before                          a2a.ID    // only older ones
 	Parked                          bool      // only those that are parked
+	Roots                           bool      // only those that no other task has called
 	NotRetried                      bool      // only those that no task was made from
 	Limit                           int
 }
@@ -89,6 +90,7 @@ type TaskRow struct {
 	Worker     string    // empty: no worker has it
 	LeaseUntil time.Time
 	Parked     *Parked // nil: it is not
+	Parent     a2a.ID  // the task that has called it; zero: a client has sent it
 }
 
 // Parked says since when and why a task has been parked.
@@ -106,7 +108,7 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	}
 	p := dbsqlc.TaskListParams{
 		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)),
-		Max: int32(f.Limit), Parked: f.Parked, NotRetried: f.NotRetried,
+		Max: int32(f.Limit), Parked: f.Parked, NotRetried: f.NotRetried, Roots: f.Roots,
 		FirstID: db.PGID(first), LastID: db.PGID(last), Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
 	}
 	for i, st := range f.States {
@@ -129,6 +131,7 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 			StatusAt: r.StatusAt.Time.UTC(), CreatedAt: r.CreatedAt.Time.UTC(), LastSeq: r.LastSeq,
 			Attempt: int(r.Attempt), Epoch: r.LeaseEpoch,
 			ReadyAt: db.TimeOrZero(r.ReadyAt), Worker: r.Worker, LeaseUntil: db.TimeOrZero(r.LeaseUntil),
+			Parent: r.ParentID.Bytes,
 		}
 		if r.ParkedSince.Valid {
 			tasks[i].Parked = &Parked{

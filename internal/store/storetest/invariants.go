@@ -85,6 +85,29 @@ var brokenTasks = []struct{ name, query string }{
 		SELECT s.task_id FROM a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id
 		LEFT JOIN a2a.task_waits w ON w.task_id = s.task_id AND w.step = s.seq
 		WHERE s.kind = 2 AND t.state < 100 AND (s.ended_at IS NULL) <> (w.task_id IS NOT NULL)`},
+	{"a call without its task, or a called task without its call", `
+		SELECT coalesce(s.task_id, c.id) FROM (SELECT * FROM a2a.task_steps WHERE kind = 3) s
+		FULL JOIN (
+		  SELECT c.* FROM a2a.tasks c JOIN a2a.tasks p ON p.id = c.parent_id AND (p.state < 100 OR p.first_seq = 1)) c
+		  ON c.id = s.child_id AND c.parent_id = s.task_id AND c.parent_step = s.seq
+		WHERE c.id IS NULL AND s.ended_at IS NULL OR s.task_id IS NULL`},
+	{"a called task of another owner, or of a wrong depth", `
+		SELECT c.id FROM a2a.tasks c LEFT JOIN a2a.tasks p ON p.id = c.parent_id
+		WHERE (c.parent_id IS NOT NULL) <> (c.depth > 0)
+		  OR p.id IS NOT NULL AND (c.tenant <> p.tenant OR c.owner <> p.owner OR c.depth <> p.depth + 1)`},
+	{"a call that has ended while its task has not, or the reverse", `
+		SELECT s.task_id FROM a2a.task_steps s JOIN a2a.tasks c ON c.id = s.child_id
+		WHERE (s.ended_at IS NOT NULL) <> (c.state >= 100)`},
+	{"a wait for calls that counts them wrong", `
+		SELECT w.task_id FROM a2a.task_waits w
+		WHERE w.calls IS NOT NULL AND w.result IS NULL AND w.pending <= 0
+		  OR w.pending > (
+		    SELECT count(*) FROM a2a.task_steps s
+		    WHERE s.task_id = w.task_id AND s.seq = ANY (w.calls) AND s.ended_at IS NULL)`},
+	{"an open call of an ended task that no one cancels", `
+		SELECT s.task_id FROM a2a.task_steps s JOIN a2a.tasks p ON p.id = s.task_id
+		WHERE s.kind = 3 AND s.ended_at IS NULL AND s.on_parent_end = 1 AND p.state >= 100
+		  AND NOT EXISTS (SELECT FROM a2a.task_orphans o WHERE o.task_id = s.child_id)`},
 	{"a step without an attempt", `
 		SELECT s.task_id FROM a2a.task_steps s WHERE NOT EXISTS (
 		  SELECT FROM a2a.task_attempts a

@@ -28,6 +28,8 @@ type Batch struct {
 	Wait       *a2a.Wait
 	Error      string
 	ID         string
+	// ContextID is the context of the task, which the tasks that it calls get. It is needed if a step is a call.
+	ContextID string
 	// Reply says that the last event, which completes the task with a message, is a direct reply:
 	// the message is the answer in place of the task, unless a client knows of the task already.
 	Reply bool
@@ -50,9 +52,10 @@ type pendingBatch struct {
 	uids  []a2a.ID
 	rows  []eventRow
 	size  int
-	added int  // new steps
-	steps int  // bytes of all steps
-	push  bool // the heads of webhooks must be moved
+	calls []*submission // the tasks that its steps make
+	added int           // new steps
+	steps int           // bytes of all steps
+	push  bool          // the heads of webhooks must be moved
 }
 
 // appended is a batch that was written.
@@ -89,6 +92,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.size += len(row.body) + len(row.parts) + len(row.message)
 	}
 	a.countSteps()
+	s.prepareCalls(ctx, a)
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	out, err := db.Repeat(ctx, s.db, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
 	if db.IsCode(err, "22", "54") { // the agent's event is no JSON, no UTF-8, or exceeds a limit of PostgreSQL
@@ -286,7 +290,7 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 // webhooks or batches have ids.
 func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.EventAppendParams) ([]appended, error) {
 	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool {
-		return it.batch.ID != "" || len(it.batch.Steps) > 0
+		return it.batch.ID != "" || len(it.batch.Steps) > 0 || it.hasFamily()
 	})
 	run := db.Autocommit[[]appended]
 	if whole {
@@ -334,6 +338,9 @@ func (s *Store) appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch
 		}
 	}
 	if err := addSteps(ctx, q, items, rows, s.db.Replica()); err != nil {
+		return err
+	}
+	if err := s.appendCalls(ctx, tx, items, rows); err != nil {
 		return err
 	}
 	for i := range rows {

@@ -74,6 +74,11 @@ func (s *Store) cancelIn(
 			return a2a.StateNone, err
 		}
 	}
+	if t.Depth > 0 || t.Steps > 0 {
+		if err := s.endFamily(ctx, tx, familyOf([]pgtype.UUID{db.PGID(id)})); err != nil {
+			return a2a.StateNone, err
+		}
+	}
 	var m webhooks.HeadMoves
 	m.Add(db.PGID(id), t.HasPush, true)
 	if err := m.Move(ctx, tx); err != nil {

@@ -85,7 +85,7 @@ func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, erro
 			Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
 			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: db.WireTime(r.LeaseUntil), Checkpoint: r.Checkpoint,
 			Kept: r.Checkpoint != nil, LastSeq: r.LastSeq, Bytes: r.Bytes,
-			Steps: int(r.Steps), StepBytes: r.StepBytes,
+			Steps: int(r.Steps), StepBytes: r.StepBytes, Depth: int(r.Depth),
 			HasPush: r.HasPush, Counted: ask.Running > 0,
 			Traceparent: a2a.Traceparent(r.Traceparent),
 		}

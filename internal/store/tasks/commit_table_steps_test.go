@@ -5,6 +5,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -13,6 +14,14 @@ import (
 var stepOf = []a2a.StepRecord{{
 	Step: a2a.Step{Key: "charge#1", Result: a2a.Raw(`"paid"`)}, Seq: 1, Kind: a2a.StepWork, Ended: true,
 }}
+
+// callStep is a call as the first step of a task.
+func callStep() a2a.StepRecord {
+	return a2a.StepRecord{
+		Step: a2a.Step{Key: "c#1", Name: storetest.Agent}, Seq: 1, Kind: a2a.StepCall, Child: db.NewTaskID(),
+		Call: &a2a.Call{Key: "c#1", Agent: storetest.Agent, Message: storetest.Message("", "x")},
+	}
+}
 
 // waiting is a batch that makes its task wait.
 func waiting(w a2a.Wait) tasks.Batch {
@@ -62,6 +71,30 @@ var writingsOfSteps = []writing{
 		}, func(w *witness, _ tasks.Appended) string {
 			return w.count(1, "a2a.task_waits w JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch")
 		}),
+	answering("tasks.Append with a call", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			c := newCaller(w.Fixture)
+			b := tasks.Batch{ContextID: "ctx", Steps: []a2a.StepRecord{callStep()}}
+			return func(s *store.Store) (tasks.Appended, error) { return s.Tasks.Append(w.T.Context(), c.lease, b) }
+		}, func(w *witness, _ tasks.Appended) string {
+			return w.count(1, "a2a.tasks t JOIN a2a.task_steps s ON s.child_id = t.id AND s.task_id = t.parent_id")
+		}),
+	plain("tasks.CancelOrphan", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		c := newCaller(w.Fixture)
+		c.mustReport(append(calls(1), storetest.Status(a2a.StateCompleted))...)
+		return func(s *store.Store) error {
+			_, err := s.Tasks.CancelOrphan(w.T.Context())
+			return err
+		}
+	}),
+	plain("tasks.SweepCalls", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		c := newCaller(w.Fixture)
+		c.mustReport(append(calls(1), storetest.Status(a2a.StateCompleted))...)
+		return func(s *store.Store) error {
+			_, err := s.Tasks.SweepCalls(w.T.Context(), tasks.CallPosition{}, 10)
+			return err
+		}
+	}),
 	plain("tasks.EndWaits", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		w.wait()
 		w.Exec("UPDATE a2a.task_waits SET due_at = clock_timestamp()")

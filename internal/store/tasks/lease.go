@@ -36,6 +36,7 @@ type Lease struct {
 	Bytes       int64
 	Steps       int             // recorded so far
 	StepBytes   int64           // of these
+	Depth       int             // how many calls have led to the task; 0: a client sent it
 	HasPush     bool            // the task had webhooks when it was last read
 	Counted     bool            // it counts towards the runs that its agent may have at once
 	Traceparent a2a.Traceparent // of the client's newest request that had one

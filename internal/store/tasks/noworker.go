@@ -124,6 +124,9 @@ func (s *Store) failUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w
 	if err := q.CheckpointsDelete(ctx, ended); err != nil {
 		return 0, err
 	}
+	if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
+		return 0, err
+	}
 	if len(fold) > 0 {
 		if err := q.ArtifactFold(ctx, fold); err != nil {
 			return 0, err

@@ -119,6 +119,9 @@ func (s *Store) expireParkedIn(ctx context.Context, tx *db.Tx, batch int) (int, 
 	if err := q.CheckpointsDelete(ctx, ended); err != nil {
 		return 0, err
 	}
+	if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
+		return 0, err
+	}
 	if len(fold) > 0 {
 		if err := q.ArtifactFold(ctx, fold); err != nil {
 			return 0, err

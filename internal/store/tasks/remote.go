@@ -65,7 +65,7 @@ func (s *Store) RenewRemote(ctx context.Context, g RemoteLease) (*RemoteRun, err
 			TaskID: g.Task, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: r.Worker, Epoch: g.Epoch,
 			Attempt: int(r.Attempt),
 			Through: r.Through, Until: db.WireTime(r.LeaseUntil), Kept: true, LastSeq: r.LastSeq, Bytes: r.Bytes,
-			Steps: int(r.Steps), StepBytes: r.StepBytes,
+			Steps: int(r.Steps), StepBytes: r.StepBytes, Depth: int(r.Depth),
 			HasPush: r.HasPush, Counted: r.Counted, Traceparent: a2a.Traceparent(r.Traceparent),
 		},
 		ContextID: r.ContextID, Silent: time.Duration(r.SilentMs) * time.Millisecond,

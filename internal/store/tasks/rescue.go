@@ -87,6 +87,9 @@ func (s *Store) rescueIn(
 		if err := q.CheckpointsDelete(ctx, ended); err != nil {
 			return out, err
 		}
+		if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
+			return out, err
+		}
 	}
 	if len(fold) > 0 {
 		if err := q.ArtifactFold(ctx, fold); err != nil {

@@ -40,6 +40,7 @@ func leftovers(f *storetest.Fixture, task a2a.ID) []string {
 		  UNION SELECT 'task_parked' FROM a2a.task_parked WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_steps' FROM a2a.task_steps WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_waits' FROM a2a.task_waits WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_orphans' FROM a2a.task_orphans WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_signals' FROM a2a.task_signals WHERE task_id = '%[1]s'
 		  UNION SELECT 'push_configs' FROM a2a.push_configs WHERE task_id = '%[1]s'
 		  UNION SELECT 'push_attempts' FROM a2a.push_attempts WHERE task_id = '%[1]s') x ORDER BY x.name`, task))
@@ -54,7 +55,7 @@ func TestDeletionKnowsEveryTable(t *testing.T) {
 	known = append(known, "task_events", "messages", "task_attempts", "artifacts", "artifact_parts", "task_checkpoints",
 		"context_tasks",
 		"idempotency_keys", "task_ready", "task_leases", "task_batches", "task_cancels", "task_steps", "task_waits",
-		"task_signals", "task_parked", "push_configs",
+		"task_signals", "task_parked", "task_orphans", "push_configs",
 		"push_attempts")
 	for _, table := range f.Column(`SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 		WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p') AND a.attname = 'task_id'`) {

@@ -18,7 +18,7 @@ const (
 	StepRetry  = "retry" // it failed, and the agent tries it again
 )
 
-// What ends a wait in Counts.WaitsEnded, besides "time" and "signal".
+// What ends a wait in Counts.WaitsEnded, besides "time", "signal" and "tasks".
 const (
 	WaitMessage  = "message"
 	WaitDeadline = "deadline" // of the turn: the task fails
@@ -28,7 +28,7 @@ const (
 // StepResults and WaitEnds are all of them.
 var (
 	StepResults = []string{StepOK, StepFailed, StepRetry}
-	WaitEnds    = []string{"time", "signal", WaitMessage, WaitDeadline, WaitCancel}
+	WaitEnds    = []string{"time", "signal", "tasks", WaitMessage, WaitDeadline, WaitCancel}
 )
 
 // agentCounts are counters by agent. The zero value is ready to use.

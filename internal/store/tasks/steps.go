@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -35,9 +36,9 @@ func (a *pendingBatch) stepParams(p *dbsqlc.EventAppendParams, i int) {
 
 // onlySteps reports whether the batch has nothing but steps, so that one small statement can write it.
 func (a *pendingBatch) onlySteps() bool {
-	rest := a.batch
-	rest.Steps = nil
-	return len(a.batch.Steps) > 0 && reflect.ValueOf(rest).IsZero()
+	b := &a.batch
+	return len(b.Steps) > 0 && len(a.calls) == 0 && len(b.Events) == 0 && b.Checkpoint == nil && b.Wait == nil &&
+		b.ID == ""
 }
 
 // flushSteps is flushAppends for batches that have nothing but steps.
@@ -98,6 +99,8 @@ func (a *pendingBatch) addSteps(p *dbsqlc.StepsAppendParams, pos int, self strin
 		p.NextAts = append(p.NextAts, db.PGTime(s.NextAt))
 		p.StartedAts = append(p.StartedAts, db.PGTime(s.StartedAt))
 		p.EndedAts = append(p.EndedAts, db.PGTime(s.EndedAt))
+		p.ChildIds = append(p.ChildIds, pgtype.UUID{Bytes: s.Child, Valid: s.Call != nil})
+		p.OnParentEnds = append(p.OnParentEnds, onParentEnd(s.Call))
 	}
 }
 
@@ -178,6 +181,6 @@ func stepRecord(r dbsqlc.StepsKeyedRow) a2a.StepRecord {
 			Key: r.Key, Name: r.Name, Input: r.Input, Result: r.Result, Error: r.Error, Attempts: int(r.Attempts),
 			NextAt: db.WireTime(r.NextAt), StartedAt: db.WireTime(r.StartedAt), EndedAt: db.WireTime(r.EndedAt),
 		},
-		Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Ended: r.EndedAt.Valid,
+		Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Ended: r.EndedAt.Valid, Child: r.ChildID.Bytes,
 	}
 }

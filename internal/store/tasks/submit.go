@@ -69,6 +69,10 @@ type submission struct {
 	uid    a2a.ID
 	digest []byte
 	lane   int16
+
+	parent a2a.ID // of a task that was called; and the step and the depth of the call
+	step   int
+	depth  int
 }
 
 // created is what the transaction of new tasks did with a submission.

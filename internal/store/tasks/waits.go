@@ -30,6 +30,10 @@ func beginWait(ctx context.Context, tx *db.Tx, it *pendingBatch, row *appended) 
 	if w.Until.IsZero() && w.For > 0 {
 		p.Lasts = db.PGInterval(w.For)
 	}
+	p.AnyCall, p.Calls = w.Any, make([]int32, len(step.Calls))
+	for i, seq := range step.Calls {
+		p.Calls[i] = int32(seq)
+	}
 	if w.Signal != "" {
 		p.OnSignal = &w.Signal
 	}
@@ -81,9 +85,10 @@ func (s *Store) FailWaits(ctx context.Context, batch int) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		var fold []pgtype.UUID
+		var ended, fold []pgtype.UUID
 		var m webhooks.HeadMoves
 		for _, r := range rows {
+			ended = append(ended, r.ID)
 			if r.Folded {
 				fold = append(fold, r.ID)
 			}
@@ -96,6 +101,9 @@ func (s *Store) FailWaits(ctx context.Context, batch int) (int, error) {
 			if err := q.ArtifactFold(ctx, fold); err != nil {
 				return 0, err
 			}
+		}
+		if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
+			return 0, err
 		}
 		return len(rows), m.Move(ctx, tx)
 	})

@@ -393,6 +393,62 @@ func (q *Queries) TableSizes(ctx context.Context) ([]TableSizesRow, error) {
 	return items, nil
 }
 
+const taskTree = `-- name: TaskTree :many
+WITH RECURSIVE tree AS (
+  SELECT $2::uuid AS id, ''::text AS key, 0 AS depth, ARRAY[]::int[] AS path
+  UNION ALL
+  SELECT s.child_id, s.key, t.depth + 1, t.path || s.seq
+  FROM tree t
+  JOIN a2a.task_steps s ON s.task_id = ANY (ARRAY[t.id]) AND s.kind = a2a.step_call()
+)
+SELECT x.id::uuid AS id, x.key::text AS key, x.depth::int AS depth, coalesce(t.agent, '')::text AS agent,
+  coalesce(t.state, 0)::smallint AS state, t.status_at, t.created_at
+FROM tree x
+LEFT JOIN a2a.tasks t ON t.id = ANY (ARRAY[x.id])
+ORDER BY x.path
+LIMIT $1::int
+`
+
+type TaskTreeRow struct {
+	ID        pgtype.UUID
+	Key       string
+	Depth     int32
+	Agent     string
+	State     int16
+	StatusAt  pgtype.Timestamptz
+	CreatedAt pgtype.Timestamptz
+}
+
+// TaskTree reads a task, the tasks that its runs have called, those that their runs have called, and so on, each below
+// the one that has called it. A task that was removed has no agent.
+func (q *Queries) TaskTree(ctx context.Context, max int32, root pgtype.UUID) ([]TaskTreeRow, error) {
+	rows, err := q.db.Query(ctx, taskTree, max, root)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskTreeRow
+	for rows.Next() {
+		var i TaskTreeRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Key,
+			&i.Depth,
+			&i.Agent,
+			&i.State,
+			&i.StatusAt,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const timelineEvents = `-- name: TimelineEvents :many
 SELECT e.seq, e.kind, coalesce(e.state, 0)::smallint AS state, e.source, e.epoch,
   coalesce(e.worker, '')::text AS worker, e.committed_at,
@@ -541,7 +597,8 @@ func (q *Queries) TimelineSignals(ctx context.Context, taskID pgtype.UUID) ([]Ti
 
 const timelineSteps = `-- name: TimelineSteps :many
 SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::text, 200), '')::text AS says,
-  (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker
+  (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker,
+  s.child_id
 FROM a2a.task_steps s
 WHERE s.task_id = $1 AND s.seq > $2::int
 ORDER BY s.seq
@@ -566,6 +623,7 @@ type TimelineStepsRow struct {
 	RecordedAt pgtype.Timestamptz
 	EndedAt    pgtype.Timestamptz
 	Worker     string
+	ChildID    pgtype.UUID
 }
 
 // TimelineSteps reads the steps and waits of a task for the operator, in their order. Of results it reads the beginning.
@@ -590,6 +648,7 @@ func (q *Queries) TimelineSteps(ctx context.Context, arg TimelineStepsParams) ([
 			&i.RecordedAt,
 			&i.EndedAt,
 			&i.Worker,
+			&i.ChildID,
 		); err != nil {
 			return nil, err
 		}
@@ -675,7 +734,8 @@ func (q *Queries) TimelineTries(ctx context.Context, taskID pgtype.UUID, max int
 }
 
 const waitOfTask = `-- name: WaitOfTask :one
-SELECT w.due_at, w.on_message, coalesce(w.on_signal, '')::text AS on_signal
+SELECT w.due_at, w.on_message, coalesce(w.on_signal, '')::text AS on_signal,
+  coalesce(cardinality(w.calls), 0)::int AS calls, w.pending
 FROM a2a.task_waits w
 JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
 WHERE w.task_id = $1
@@ -685,12 +745,20 @@ type WaitOfTaskRow struct {
 	DueAt     pgtype.Timestamptz
 	OnMessage bool
 	OnSignal  string
+	Calls     int32
+	Pending   int32
 }
 
 // WaitOfTask reads what the task waits for, for the operator. No row means that it does not wait.
 func (q *Queries) WaitOfTask(ctx context.Context, taskID pgtype.UUID) (WaitOfTaskRow, error) {
 	row := q.db.QueryRow(ctx, waitOfTask, taskID)
 	var i WaitOfTaskRow
-	err := row.Scan(&i.DueAt, &i.OnMessage, &i.OnSignal)
+	err := row.Scan(
+		&i.DueAt,
+		&i.OnMessage,
+		&i.OnSignal,
+		&i.Calls,
+		&i.Pending,
+	)
 	return i, err
 }

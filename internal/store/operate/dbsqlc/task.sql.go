@@ -85,7 +85,7 @@ func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 const taskList = `-- name: TaskList :many
 SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
   t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until,
-  p.since AS parked_since, p.until AS parked_until, coalesce(p.reason, '')::text AS parked_reason
+  t.parent_id, p.since AS parked_since, p.until AS parked_until, coalesce(p.reason, '')::text AS parked_reason
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
 LEFT JOIN a2a.task_parked p ON p.task_id = t.id AND p.epoch = t.lease_epoch AND t.ready_at IS NULL
@@ -97,11 +97,12 @@ WHERE t.id >= $1::uuid
   AND ($6::text = '' OR t.context_id = $6)
   AND (cardinality($7::smallint[]) = 0 OR t.state = ANY ($7))
   AND (NOT $8::boolean OR p.task_id IS NOT NULL)
-  AND (NOT $9::boolean OR NOT EXISTS (
+  AND (NOT $9::boolean OR t.parent_id IS NULL)
+  AND (NOT $10::boolean OR NOT EXISTS (
     SELECT FROM a2a.audit_log a WHERE a.task_id = t.id AND a.action = 'task.retry'))
-  AND ($10::uuid IS NULL OR t.id < $10)
+  AND ($11::uuid IS NULL OR t.id < $11)
 ORDER BY t.id DESC
-LIMIT $11::int
+LIMIT $12::int
 `
 
 type TaskListParams struct {
@@ -113,6 +114,7 @@ type TaskListParams struct {
 	ContextID  string
 	States     []int16
 	Parked     bool
+	Roots      bool
 	NotRetried bool
 	Before     pgtype.UUID
 	Max        int32
@@ -133,6 +135,7 @@ type TaskListRow struct {
 	ReadyAt      pgtype.Timestamptz
 	Worker       string
 	LeaseUntil   pgtype.Timestamptz
+	ParentID     pgtype.UUID
 	ParkedSince  pgtype.Timestamptz
 	ParkedUntil  pgtype.Timestamptz
 	ParkedReason string
@@ -150,6 +153,7 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 		arg.ContextID,
 		arg.States,
 		arg.Parked,
+		arg.Roots,
 		arg.NotRetried,
 		arg.Before,
 		arg.Max,
@@ -176,6 +180,7 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 			&i.ReadyAt,
 			&i.Worker,
 			&i.LeaseUntil,
+			&i.ParentID,
 			&i.ParkedSince,
 			&i.ParkedUntil,
 			&i.ParkedReason,

@@ -303,7 +303,8 @@ WITH policy AS (
   WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = $2 AND l.lease_until > clock_timestamp()
   RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
 )
-SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.steps, t.step_bytes, t.has_push,
+SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.steps, t.step_bytes, t.depth,
+  t.has_push,
   coalesce(t.traceparent, '')::text AS traceparent, r.worker, r.lease_until,
   coalesce(r.through, t.last_user_seq)::bigint AS through, (r.queue IS NOT NULL)::boolean AS counted,
   (extract(epoch FROM clock_timestamp() - greatest(t.last_at, (
@@ -336,6 +337,7 @@ type LeaseRenewRemoteRow struct {
 	Bytes        int64
 	Steps        int32
 	StepBytes    int64
+	Depth        int16
 	HasPush      bool
 	Traceparent  string
 	Worker       string
@@ -371,6 +373,7 @@ func (q *Queries) LeaseRenewRemote(ctx context.Context, arg LeaseRenewRemotePara
 		&i.Bytes,
 		&i.Steps,
 		&i.StepBytes,
+		&i.Depth,
 		&i.HasPush,
 		&i.Traceparent,
 		&i.Worker,
@@ -751,7 +754,8 @@ WITH pick AS (
   ) pick
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND NOT a2a.state_terminal(t.state)
   RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, pick.quiet, pick.uid,
+    t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth, t.traceparent, t.deadline_at, pick.lane,
+    pick.run_at, pick.quiet, pick.uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END
       AS body
@@ -783,7 +787,7 @@ WITH pick AS (
   WHERE NOT t.quiet
 )
 SELECT t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_user_seq, t.read_user_seq,
-  t.last_at, t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes,
+  t.last_at, t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth,
   coalesce(t.traceparent, '')::text AS traceparent,
   t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid,
   (clock_timestamp() + $1)::timestamptz AS lease_until, t.body::json AS body,
@@ -822,6 +826,7 @@ type TaskClaimRow struct {
 	Bytes        int64
 	Steps        int32
 	StepBytes    int64
+	Depth        int16
 	Traceparent  string
 	Lane         int16
 	RunAt        pgtype.Timestamptz
@@ -874,6 +879,7 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.Bytes,
 			&i.Steps,
 			&i.StepBytes,
+			&i.Depth,
 			&i.Traceparent,
 			&i.Lane,
 			&i.RunAt,

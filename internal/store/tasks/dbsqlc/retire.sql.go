@@ -461,6 +461,9 @@ WITH task AS (
 ), batch AS (
   DELETE FROM a2a.task_batches b
   WHERE b.task_id = ANY ($1)
+), orphan AS (
+  DELETE FROM a2a.task_orphans o
+  WHERE o.task_id = ANY ($1)
 ), cancel AS (
   DELETE FROM a2a.task_cancels tc
   WHERE tc.task_id = ANY ($1)

@@ -25,7 +25,7 @@ WITH n AS MATERIALIZED (
   ) s
 )
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch
+  s.epoch, s.child_id
 FROM a2a.task_steps s
 WHERE s.task_id = $1
   AND s.seq > $2::int
@@ -56,6 +56,7 @@ type StepsAfterRow struct {
 	StartedAt pgtype.Timestamptz
 	EndedAt   pgtype.Timestamptz
 	Epoch     int64
+	ChildID   pgtype.UUID
 }
 
 // StepsAfter reads recorded steps of a task, in order: the next one, and as many more as do not exceed bytes together,
@@ -87,6 +88,7 @@ func (q *Queries) StepsAfter(ctx context.Context, arg StepsAfterParams) ([]Steps
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.Epoch,
+			&i.ChildID,
 		); err != nil {
 			return nil, err
 		}
@@ -113,7 +115,8 @@ WITH batch AS (
     unnest($14::text[]) AS name, unnest($15::bytea[]) AS input,
     unnest($16::json[]) AS result, unnest($17::json[]) AS error,
     unnest($18::int[]) AS attempts, unnest($19::timestamptz[]) AS next_at,
-    unnest($20::timestamptz[]) AS started_at, unnest($21::timestamptz[]) AS ended_at
+    unnest($20::timestamptz[]) AS started_at, unnest($21::timestamptz[]) AS ended_at,
+    unnest($22::uuid[]) AS child_id, unnest($23::smallint[]) AS on_parent_end
 ), task AS (
   UPDATE a2a.tasks t
   SET steps = t.steps + b.steps, step_bytes = t.step_bytes + b.step_bytes
@@ -130,7 +133,7 @@ WITH batch AS (
     -- A step that is final has ended, even if the agent does not say when.
     CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
       AS ended_at,
-    b.epoch, b.worker, s.seq <= b.step_after AS again
+    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0) AS on_parent_end, s.seq <= b.step_after AS again
   FROM step s
   JOIN batch b ON b.pos = s.pos
   WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
@@ -144,9 +147,10 @@ WITH batch AS (
     AND o.ended_at IS NULL
 ), added AS (
   INSERT INTO a2a.task_steps (
-    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker)
+    task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker,
+    child_id, on_parent_end)
   SELECT r.task_id, r.seq, r.key, r.kind, r.name, r.input, r.result, r.error, r.attempts, r.next_at, r.started_at,
-    r.ended_at, r.epoch, r.worker
+    r.ended_at, r.epoch, r.worker, r.child_id, r.on_parent_end
   FROM record r
   WHERE NOT r.again
 )
@@ -155,27 +159,29 @@ FROM task t
 `
 
 type StepsAppendParams struct {
-	Numbers    []int32
-	TaskIds    []pgtype.UUID
-	Epochs     []int64
-	Workers    []string
-	Afters     []int64
-	StepCounts []int32
-	StepAfters []int32
-	StepSizes  []int64
-	Counted    []bool
-	Positions  []int32
-	Seqs       []int32
-	Keys       []string
-	Kinds      []int16
-	Names      []string
-	Inputs     [][]byte
-	Results    [][]byte
-	Errors     [][]byte
-	Attempts   []int32
-	NextAts    []pgtype.Timestamptz
-	StartedAts []pgtype.Timestamptz
-	EndedAts   []pgtype.Timestamptz
+	Numbers      []int32
+	TaskIds      []pgtype.UUID
+	Epochs       []int64
+	Workers      []string
+	Afters       []int64
+	StepCounts   []int32
+	StepAfters   []int32
+	StepSizes    []int64
+	Counted      []bool
+	Positions    []int32
+	Seqs         []int32
+	Keys         []string
+	Kinds        []int16
+	Names        []string
+	Inputs       [][]byte
+	Results      [][]byte
+	Errors       [][]byte
+	Attempts     []int32
+	NextAts      []pgtype.Timestamptz
+	StartedAts   []pgtype.Timestamptz
+	EndedAts     []pgtype.Timestamptz
+	ChildIds     []pgtype.UUID
+	OnParentEnds []int16
 }
 
 type StepsAppendRow struct {
@@ -213,6 +219,8 @@ func (q *Queries) StepsAppend(ctx context.Context, arg StepsAppendParams) ([]Ste
 		arg.NextAts,
 		arg.StartedAts,
 		arg.EndedAts,
+		arg.ChildIds,
+		arg.OnParentEnds,
 	)
 	if err != nil {
 		return nil, err
@@ -241,7 +249,7 @@ func (q *Queries) StepsAppend(ctx context.Context, arg StepsAppendParams) ([]Ste
 
 const stepsKeyed = `-- name: StepsKeyed :many
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch
+  s.epoch, s.child_id
 FROM a2a.task_steps s
 WHERE s.task_id = $1 AND s.key = ANY ($2::text[])
 `
@@ -259,6 +267,7 @@ type StepsKeyedRow struct {
 	StartedAt pgtype.Timestamptz
 	EndedAt   pgtype.Timestamptz
 	Epoch     int64
+	ChildID   pgtype.UUID
 }
 
 // StepsKeyed reads the steps of a task that have one of the keys.
@@ -284,6 +293,7 @@ func (q *Queries) StepsKeyed(ctx context.Context, taskID pgtype.UUID, keys []str
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.Epoch,
+			&i.ChildID,
 		); err != nil {
 			return nil, err
 		}

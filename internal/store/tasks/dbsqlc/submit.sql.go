@@ -257,7 +257,7 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
 SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority,
-  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps
+  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps, t.depth
 FROM a2a.tasks t
 WHERE t.id = CASE WHEN $1::boolean
     -- Looked up together with the caller, as TaskHeadForCaller does.
@@ -296,6 +296,7 @@ type TaskLockForCallerRow struct {
 	ReadyAt        pgtype.Timestamptz
 	Reply          int16
 	Steps          int32
+	Depth          int16
 }
 
 // TaskLockForCaller locks one task of the caller, so that the rest of the transaction decides on its newest version.
@@ -324,6 +325,7 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 		&i.ReadyAt,
 		&i.Reply,
 		&i.Steps,
+		&i.Depth,
 	)
 	return i, err
 }

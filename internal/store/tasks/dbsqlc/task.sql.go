@@ -443,7 +443,7 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
   -- 512 stands for what a row takes besides its payload.
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq, t.list_key, t.steps, t.step_bytes, t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq, t.list_key, t.steps, t.step_bytes, t.parent_id, t.parent_step, t.depth, t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
   FROM a2a.tasks t
   WHERE t.id = ANY ($1::uuid[])
 ), fits AS (

@@ -139,32 +139,42 @@ WITH task AS (
       FROM a2a.task_signals x
       WHERE x.task_id = $1 AND x.name = $3::text AND x.step IS NULL)
   RETURNING json_build_object('by', 'signal', 'name', s.name, 'value', s.value) AS result
+), calls AS (
+  -- The transaction has locked the steps of the calls.
+  SELECT count(*)::int AS calls,
+    CASE WHEN $4::boolean THEN least(1, 1 - count(s.ended_at))
+      ELSE count(*) - count(s.ended_at) END::int AS pending
+  FROM a2a.task_steps s
+  WHERE s.task_id = $1 AND s.seq = ANY ($5::int[])
 ), ended AS (
   -- What has happened before the wait began.
   SELECT coalesce(
     (SELECT s.result FROM signal s),
-    CASE WHEN $4::boolean AND t.last_user_seq > $5::bigint
-      THEN '{"by":"message"}'::json END) AS result
-  FROM task t
+    CASE
+      WHEN $6::boolean AND t.last_user_seq > $7::bigint
+        THEN '{"by":"message"}'::json
+      WHEN c.calls > 0 AND c.pending <= 0 THEN '{"by":"tasks"}'::json END) AS result, c.pending
+  FROM task t, calls c
 ), wait AS (
   INSERT INTO a2a.task_waits AS w (
-    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result)
+    task_id, epoch, step, due_at, set_at, deadline_at, on_message, on_signal, expects, result, calls, pending)
   SELECT t.id, t.lease_epoch, $2,
     CASE
       WHEN e.result IS NOT NULL THEN clock_timestamp()
-      WHEN $6::timestamptz IS NOT NULL THEN $6
-      WHEN $7::interval IS NOT NULL THEN clock_timestamp() + $7
+      WHEN $8::timestamptz IS NOT NULL THEN $8
+      WHEN $9::interval IS NOT NULL THEN clock_timestamp() + $9
       ELSE 'infinity' END,
     -- A time that the agent named does not move with the clock, unless the deadline, which does, comes first.
-    CASE WHEN e.result IS NOT NULL OR $6 IS NULL OR $6 >= t.deadline_at
+    CASE WHEN e.result IS NOT NULL OR $8 IS NULL OR $8 >= t.deadline_at
       THEN clock_timestamp() END,
-    t.deadline_at, $4, $3, $8::json, e.result
+    t.deadline_at, $6, $3, $10::json, e.result,
+    nullif($5::int[], '{}'), e.pending
   FROM task t, ended e
   -- A server of an earlier version may have left one.
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, step = excluded.step, due_at = excluded.due_at, set_at = excluded.set_at,
     deadline_at = excluded.deadline_at, on_message = excluded.on_message, on_signal = excluded.on_signal,
-    expects = excluded.expects, result = excluded.result
+    expects = excluded.expects, result = excluded.result, calls = excluded.calls, pending = excluded.pending
   RETURNING w.due_at, w.deadline_at
 )
 SELECT (least(w.due_at, w.deadline_at) < 'infinity')::boolean AS bounded,
@@ -178,6 +188,8 @@ type WaitBeginParams struct {
 	TaskID    pgtype.UUID
 	Step      int32
 	OnSignal  *string
+	AnyCall   bool
+	Calls     []int32
 	OnMessage bool
 	Through   int64
 	Until     pgtype.Timestamptz
@@ -197,6 +209,8 @@ func (q *Queries) WaitBegin(ctx context.Context, arg WaitBeginParams) (WaitBegin
 		arg.TaskID,
 		arg.Step,
 		arg.OnSignal,
+		arg.AnyCall,
+		arg.Calls,
 		arg.OnMessage,
 		arg.Through,
 		arg.Until,
