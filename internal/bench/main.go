@@ -46,6 +46,7 @@ func experiments() []experiment {
 		{"recorded", "recorded steps on their way to the next attempt", (*bench).recorded},
 		{"sleepers", "claims beside many tasks that wait for a time", (*bench).sleepers},
 		{"timers", "many waits that end at the same time", (*bench).timers},
+		{"calls", "a task that calls 100 others, against 101 tasks", (*bench).calls},
 		{"dbos", "steps per second, against DBOS's Go library", (*bench).dbos},
 		{"crossing", "commit on one replica to the client of another", (*bench).crossing},
 		{"fanout", "many subscribers of one task", (*bench).fanout},

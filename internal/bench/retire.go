@@ -21,7 +21,7 @@ func (b *bench) retire(ctx context.Context) error {
 		return err
 	}
 	defer drop()
-	taskList, rounds := b.number(600_000, 120_000), b.number(3, 2)
+	taskList, rounds := b.number(600_000, 120_000), b.number(5, 5)
 	if err := b.fillDrained(ctx, url, taskList); err != nil {
 		return err
 	}

@@ -46,22 +46,18 @@ SELECT k.task_id AS parent_id, k.seq AS step, coalesce(e.id, k.task_id)::uuid AS
 FROM locked k
 LEFT JOIN ended e ON e.parent_id = k.task_id AND e.parent_step = k.seq;
 
--- CallsEnd ends the steps of calls that the transaction has locked.
--- name: CallsEnd :exec
-UPDATE a2a.task_steps s
-SET ended_at = clock_timestamp(), result = c.result
-FROM (
+-- CallsEnd ends the steps of calls that the transaction has locked, and tells the waits of their tasks. The wait that has
+-- no more to wait for is due. It follows CallsLock as a statement of its own: a wait that began while CallsLock waited is
+-- not seen by that one. It returns whether a wait is due.
+-- name: CallsEnd :one
+WITH ended AS (
   SELECT unnest(sqlc.arg(parents)::uuid[]) AS task_id, unnest(sqlc.arg(steps)::int[]) AS seq,
     unnest(sqlc.arg(results)::json[]) AS result
-) c
-WHERE s.task_id = ANY (ARRAY[c.task_id]) AND s.seq = c.seq AND s.ended_at IS NULL;
-
--- CallsTell tells the waits of tasks that steps of calls have ended. The wait that has no more to wait for is due. It
--- follows CallsEnd as a statement of its own: a wait that began while CallsLock waited is not seen by that one.
--- It returns whether a wait is due.
--- name: CallsTell :one
-WITH ended AS (
-  SELECT unnest(sqlc.arg(parents)::uuid[]) AS task_id, unnest(sqlc.arg(steps)::int[]) AS seq
+), step AS (
+  UPDATE a2a.task_steps s
+  SET ended_at = clock_timestamp(), result = e.result
+  FROM ended e
+  WHERE s.task_id = ANY (ARRAY[e.task_id]) AND s.seq = ANY (ARRAY[e.seq]) AND s.ended_at IS NULL
 ), parent AS (
   SELECT w.task_id, w.pending - (
       SELECT count(*)::int FROM ended e WHERE e.task_id = w.task_id AND e.seq = ANY (w.calls)) AS pending

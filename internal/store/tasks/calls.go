@@ -79,8 +79,9 @@ func (s *Store) appendCalls(ctx context.Context, tx *db.Tx, items []*pendingBatc
 	for i := range rows {
 		it := items[rows[i].Pos-1]
 		called = append(called, it.calls...)
-		if a2a.State(rows[i].State).Terminal() && it.hasFamily() {
+		if state := a2a.State(rows[i].State); state.Terminal() && it.hasFamily() {
 			ended.add(rows[i].ID, it.lease.Depth > 0, it.lease.Steps+it.added > 0)
+			ended.know(it, state)
 		}
 		if it.batch.Wait == nil {
 			continue
@@ -123,6 +124,31 @@ type family struct {
 	parents  []pgtype.UUID // ended tasks that may have called others
 	waiting  []pgtype.UUID // tasks that begin to wait for calls, and the steps of these
 	steps    []int32
+	results  map[a2a.ID][]byte // of those children whose results need not be read
+}
+
+// beforeEvents is the newest event of a task whose agent has reported nothing: it was submitted and claimed.
+const beforeEvents = 2
+
+// know keeps the result of a task whose agent has reported all in the batch that ends it.
+func (f *family) know(it *pendingBatch, end a2a.State) {
+	if it.lease.Depth == 0 || it.lease.LastSeq > beforeEvents || it.lease.Bytes+int64(it.size) > maxInline {
+		return
+	}
+	t := a2a.Task{ID: it.lease.TaskID}
+	for _, e := range it.batch.Events {
+		switch e := e.(type) {
+		case *a2a.ArtifactUpdate:
+			t.Artifacts = a2a.Fold(t.Artifacts, e)
+		case *a2a.StatusUpdate:
+			t.Status.Message = e.Status.Message
+		}
+	}
+	t.Status.State = end
+	if f.results == nil {
+		f.results = make(map[a2a.ID][]byte)
+	}
+	f.results[t.ID] = callResult(&t, nil)
 }
 
 func (f *family) add(task pgtype.UUID, child, parent bool) {
@@ -157,16 +183,19 @@ func (s *Store) endFamily(ctx context.Context, tx *db.Tx, f *family) error {
 	if err != nil {
 		return err
 	}
-	return s.endCalls(ctx, tx, slices.DeleteFunc(locked, func(r dbsqlc.CallsLockRow) bool { return !r.Ends }))
+	ended := slices.DeleteFunc(locked, func(r dbsqlc.CallsLockRow) bool { return !r.Ends })
+	return s.endCalls(ctx, tx, ended, f.results)
 }
 
 // endCalls ends the steps of calls whose tasks have ended. The transaction has locked the steps.
-func (s *Store) endCalls(ctx context.Context, tx *db.Tx, calls []dbsqlc.CallsLockRow) error {
+func (s *Store) endCalls(
+	ctx context.Context, tx *db.Tx, calls []dbsqlc.CallsLockRow, known map[a2a.ID][]byte,
+) error {
 	if len(calls) == 0 {
 		return nil
 	}
 	q := dbsqlc.New(tx)
-	results, err := callResults(ctx, q, calls)
+	results, err := callResults(ctx, q, calls, known)
 	if err != nil {
 		return fmt.Errorf("read the results of called tasks: %w", err)
 	}
@@ -174,10 +203,7 @@ func (s *Store) endCalls(ctx context.Context, tx *db.Tx, calls []dbsqlc.CallsLoc
 	for _, c := range calls {
 		p.Parents, p.Steps = append(p.Parents, c.ParentID), append(p.Steps, c.Step)
 	}
-	if err := q.CallsEnd(ctx, p); err != nil {
-		return err
-	}
-	due, err := q.CallsTell(ctx, p.Parents, p.Steps)
+	due, err := q.CallsEnd(ctx, p)
 	if due {
 		tx.Wake(wake.Waits)
 	}
@@ -189,12 +215,16 @@ func (s *Store) endCalls(ctx context.Context, tx *db.Tx, calls []dbsqlc.CallsLoc
 const maxInline = 16 << 10
 
 // callResults returns what the parents learn about the ends of the tasks that they have called.
-func callResults(ctx context.Context, q *dbsqlc.Queries, calls []dbsqlc.CallsLockRow) ([][]byte, error) {
+func callResults(
+	ctx context.Context, q *dbsqlc.Queries, calls []dbsqlc.CallsLockRow, known map[a2a.ID][]byte,
+) ([][]byte, error) {
 	var small, large []pgtype.UUID
 	for _, c := range calls {
-		if c.Bytes <= maxInline {
+		switch {
+		case known[c.ChildID.Bytes] != nil:
+		case c.Bytes <= maxInline:
 			small = append(small, c.ChildID)
-		} else {
+		default:
 			large = append(large, c.ChildID)
 		}
 	}
@@ -216,6 +246,9 @@ func callResults(ctx context.Context, q *dbsqlc.Queries, calls []dbsqlc.CallsLoc
 	}
 	results := make([][]byte, len(calls))
 	for i, c := range calls {
+		if results[i] = known[c.ChildID.Bytes]; results[i] != nil {
+			continue
+		}
 		b := read[c.ChildID.Bytes]
 		if b == nil {
 			return nil, fmt.Errorf("task %s is gone", a2a.ID(c.ChildID.Bytes))

@@ -133,6 +133,7 @@ func TestLastCallEndsTheWait(t *testing.T) {
 	if n := endWaits(f); n != 0 {
 		t.Fatalf("the wait ended after one of two tasks")
 	}
+	f.Append(&children[1], storetest.Chunk("a", "in two batches"))
 	end(f, &children[1], a2a.StateFailed, "two")
 	f.Invariants()
 	if n := endWaits(f); n != 1 {
@@ -158,6 +159,24 @@ func TestLastCallEndsTheWait(t *testing.T) {
 	if got := string(in[0].Steps[2].Result); got != `{"by":"tasks"}` {
 		t.Errorf("the wait ended with %s", got)
 	}
+}
+
+// The result of a large task has the ids of its artifacts, and not what they say.
+func TestResultOfALargeCall(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	c := newCaller(f)
+	c.mustReport(append(calls(1), &a2a.Wait{Key: "w", Tasks: keys(1)})...)
+	child := f.Claim(1)[0]
+	f.Append(&child, storetest.Artifact("large", strings.Repeat("x", 20<<10)))
+	end(f, &child, a2a.StateCompleted, "done")
+	const result = "SELECT result::text FROM a2a.task_steps WHERE kind = 3"
+	got := storetest.Value[string](f, result)
+	if !strings.Contains(got, `"message":{"messageId":"agent-done"`) ||
+		!strings.Contains(got, `{"artifactId":"large"}`) || len(got) > 1000 {
+		t.Errorf("the result is %.1000s", got)
+	}
+	f.Invariants()
 }
 
 // A wait for any call ends with the first one. One for calls that have ended already ends at once.

@@ -108,11 +108,7 @@ func (s *Store) repairCalls(ctx context.Context, tx *db.Tx, rows []dbsqlc.CallsO
 	if err := s.endFamily(ctx, tx, &f); err != nil || len(gone.Steps) == 0 {
 		return repaired, err
 	}
-	q := dbsqlc.New(tx)
-	if err := q.CallsEnd(ctx, gone); err != nil {
-		return 0, err
-	}
-	due, err := q.CallsTell(ctx, gone.Parents, gone.Steps)
+	due, err := dbsqlc.New(tx).CallsEnd(ctx, gone)
 	if due {
 		tx.Wake(wake.Waits)
 	}

@@ -25,14 +25,38 @@ func (q *Queries) CallsCount(ctx context.Context, taskID pgtype.UUID) (int32, er
 	return calls, err
 }
 
-const callsEnd = `-- name: CallsEnd :exec
-UPDATE a2a.task_steps s
-SET ended_at = clock_timestamp(), result = c.result
-FROM (
+const callsEnd = `-- name: CallsEnd :one
+WITH ended AS (
   SELECT unnest($1::uuid[]) AS task_id, unnest($2::int[]) AS seq,
     unnest($3::json[]) AS result
-) c
-WHERE s.task_id = ANY (ARRAY[c.task_id]) AND s.seq = c.seq AND s.ended_at IS NULL
+), step AS (
+  UPDATE a2a.task_steps s
+  SET ended_at = clock_timestamp(), result = e.result
+  FROM ended e
+  WHERE s.task_id = ANY (ARRAY[e.task_id]) AND s.seq = ANY (ARRAY[e.seq]) AND s.ended_at IS NULL
+), parent AS (
+  SELECT w.task_id, w.pending - (
+      SELECT count(*)::int FROM ended e WHERE e.task_id = w.task_id AND e.seq = ANY (w.calls)) AS pending
+  FROM (SELECT DISTINCT e.task_id FROM ended e ORDER BY e.task_id) p, -- the order of locks
+  LATERAL (
+    SELECT x.task_id, x.calls, x.pending
+    FROM a2a.task_waits x
+    WHERE x.task_id = p.task_id AND x.calls IS NOT NULL
+    LIMIT 1
+    FOR UPDATE
+  ) w
+), told AS (
+  UPDATE a2a.task_waits w
+  SET pending = p.pending,
+    due_at = CASE WHEN p.pending <= 0 AND w.result IS NULL THEN least(w.due_at, clock_timestamp()) ELSE w.due_at END,
+    set_at = CASE WHEN p.pending <= 0 AND w.result IS NULL THEN clock_timestamp() ELSE w.set_at END,
+    result = CASE WHEN p.pending <= 0 THEN coalesce(w.result, '{"by":"tasks"}') ELSE w.result END
+  FROM parent p
+  WHERE w.task_id = ANY (ARRAY[p.task_id])
+  RETURNING p.pending
+)
+SELECT coalesce(bool_or(t.pending <= 0), false)::boolean AS due
+FROM told t
 `
 
 type CallsEndParams struct {
@@ -41,10 +65,14 @@ type CallsEndParams struct {
 	Results [][]byte
 }
 
-// CallsEnd ends the steps of calls that the transaction has locked.
-func (q *Queries) CallsEnd(ctx context.Context, arg CallsEndParams) error {
-	_, err := q.db.Exec(ctx, callsEnd, arg.Parents, arg.Steps, arg.Results)
-	return err
+// CallsEnd ends the steps of calls that the transaction has locked, and tells the waits of their tasks. The wait that has
+// no more to wait for is due. It follows CallsLock as a statement of its own: a wait that began while CallsLock waited is
+// not seen by that one. It returns whether a wait is due.
+func (q *Queries) CallsEnd(ctx context.Context, arg CallsEndParams) (bool, error) {
+	row := q.db.QueryRow(ctx, callsEnd, arg.Parents, arg.Steps, arg.Results)
+	var due bool
+	err := row.Scan(&due)
+	return due, err
 }
 
 const callsLink = `-- name: CallsLink :exec
@@ -211,44 +239,6 @@ func (q *Queries) CallsOpen(ctx context.Context, arg CallsOpenParams) ([]CallsOp
 		return nil, err
 	}
 	return items, nil
-}
-
-const callsTell = `-- name: CallsTell :one
-WITH ended AS (
-  SELECT unnest($1::uuid[]) AS task_id, unnest($2::int[]) AS seq
-), parent AS (
-  SELECT w.task_id, w.pending - (
-      SELECT count(*)::int FROM ended e WHERE e.task_id = w.task_id AND e.seq = ANY (w.calls)) AS pending
-  FROM (SELECT DISTINCT e.task_id FROM ended e ORDER BY e.task_id) p, -- the order of locks
-  LATERAL (
-    SELECT x.task_id, x.calls, x.pending
-    FROM a2a.task_waits x
-    WHERE x.task_id = p.task_id AND x.calls IS NOT NULL
-    LIMIT 1
-    FOR UPDATE
-  ) w
-), told AS (
-  UPDATE a2a.task_waits w
-  SET pending = p.pending,
-    due_at = CASE WHEN p.pending <= 0 AND w.result IS NULL THEN least(w.due_at, clock_timestamp()) ELSE w.due_at END,
-    set_at = CASE WHEN p.pending <= 0 AND w.result IS NULL THEN clock_timestamp() ELSE w.set_at END,
-    result = CASE WHEN p.pending <= 0 THEN coalesce(w.result, '{"by":"tasks"}') ELSE w.result END
-  FROM parent p
-  WHERE w.task_id = ANY (ARRAY[p.task_id])
-  RETURNING p.pending
-)
-SELECT coalesce(bool_or(t.pending <= 0), false)::boolean AS due
-FROM told t
-`
-
-// CallsTell tells the waits of tasks that steps of calls have ended. The wait that has no more to wait for is due. It
-// follows CallsEnd as a statement of its own: a wait that began while CallsLock waited is not seen by that one.
-// It returns whether a wait is due.
-func (q *Queries) CallsTell(ctx context.Context, parents []pgtype.UUID, steps []int32) (bool, error) {
-	row := q.db.QueryRow(ctx, callsTell, parents, steps)
-	var due bool
-	err := row.Scan(&due)
-	return due, err
 }
 
 const orphanDelete = `-- name: OrphanDelete :exec
