@@ -116,6 +116,8 @@ var settingSamples = map[string][2]string{
 	"A2AD_MAX_PART":              {"2KiB", "0"},
 	"A2AD_MAX_HISTORY":           {"5", "0"},
 	"A2AD_MAX_ARTIFACTS":         {"5", "0"},
+	"A2AD_MAX_CALLS":             {"7", "0"},
+	"A2AD_MAX_CALL_DEPTH":        {"7", "0"},
 	"A2AD_MAX_STEPS":             {"5", "0"},
 	"A2AD_MAX_CHUNKS":            {"5", "0"},
 	"A2AD_MAX_TASK":              {"1GiB", "0"},

@@ -1,13 +1,3 @@
--- CallsLink makes tasks that the transaction has just stored the children of the tasks that have called them.
--- name: CallsLink :exec
-UPDATE a2a.tasks t
-SET parent_id = c.parent_id, parent_step = c.step, depth = c.depth
-FROM (
-  SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(parents)::uuid[]) AS parent_id,
-    unnest(sqlc.arg(steps)::int[]) AS step, unnest(sqlc.arg(depths)::smallint[]) AS depth
-) c
-WHERE t.id = ANY (ARRAY[c.id]);
-
 -- CallsCount counts the calls that runs of a task have made.
 -- name: CallsCount :one
 SELECT count(*)::int AS calls
@@ -46,9 +36,9 @@ SELECT k.task_id AS parent_id, k.seq AS step, coalesce(e.id, k.task_id)::uuid AS
 FROM locked k
 LEFT JOIN ended e ON e.parent_id = k.task_id AND e.parent_step = k.seq;
 
--- CallsEnd ends the steps of calls that the transaction has locked, and tells the waits of their tasks. The wait that has
--- no more to wait for is due. It follows CallsLock as a statement of its own: a wait that began while CallsLock waited is
--- not seen by that one. It returns whether a wait is due.
+-- CallsEnd ends the steps of calls that the transaction has locked, and tells the waits of their tasks. The wait that
+-- has no more to wait for is due. It follows CallsLock as a statement of its own: that one does not see a wait that
+-- began while it waited for a lock. It returns whether a wait is due.
 -- name: CallsEnd :one
 WITH ended AS (
   SELECT unnest(sqlc.arg(parents)::uuid[]) AS task_id, unnest(sqlc.arg(steps)::int[]) AS seq,

@@ -11,7 +11,10 @@ WITH input AS (
     unnest(sqlc.arg(sizes)::bigint[]) AS size, unnest(sqlc.arg(claimed)::boolean[]) AS claimed,
     unnest(sqlc.arg(claim_uids)::uuid[]) AS claim_uid, unnest(sqlc.arg(ttls)::bigint[]) AS ttl,
     unnest(sqlc.arg(deadlines)::bigint[]) AS deadline, unnest(sqlc.arg(traceparents)::text[]) AS traceparent,
-    unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(undecided)::boolean[]) AS undecided
+    unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(undecided)::boolean[]) AS undecided,
+    -- Of a task that another one has called; the depth of others is 0.
+    unnest(sqlc.arg(parents)::uuid[]) AS parent_id, unnest(sqlc.arg(parent_steps)::int[]) AS parent_step,
+    unnest(sqlc.arg(depths)::smallint[]) AS depth
 ), new_key AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id
@@ -29,7 +32,8 @@ WITH input AS (
   -- followed. It has a second event, a lease and an attempt.
   INSERT INTO a2a.tasks (
     id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply, list_key)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply, list_key,
+    parent_id, parent_step, depth)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id,
     CASE WHEN n.claimed THEN a2a.state_working() ELSE a2a.state_submitted() END,
     date_trunc('milliseconds', n.now), CASE WHEN n.claimed THEN 2 ELSE 1 END, n.now, 1, 1,
@@ -37,7 +41,7 @@ WITH input AS (
     CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
     CASE WHEN NOT n.claimed THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane,
     CASE WHEN n.undecided THEN a2a.reply_open() ELSE a2a.reply_task() END,
-    a2a.list_key(n.tenant, n.owner, n.agent)
+    a2a.list_key(n.tenant, n.owner, n.agent), n.parent_id, CASE WHEN n.depth > 0 THEN n.parent_step END, n.depth
   FROM new n
 ), message AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)

@@ -211,10 +211,6 @@ WITH due AS (
   SELECT s.id, s.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_failed(), a2a.source_server(), s.last_at,
     json_build_object('message', s.message)
   FROM status s
-), checkpoint AS (
-  DELETE FROM a2a.task_checkpoints c
-  USING task t
-  WHERE c.task_id = ANY (ARRAY[t.id])
 )
 SELECT t.id, t.agent, t.folded, t.has_push
 FROM task t;

@@ -101,21 +101,17 @@ func (s *Store) submitCalled(ctx context.Context, tx *db.Tx, items []*submission
 	if len(items) == 0 {
 		return nil
 	}
-	q := dbsqlc.New(tx)
-	rows, err := q.TaskSubmit(ctx, s.submitParams(items, make([]*reservedSlot, len(items))))
+	rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, make([]*reservedSlot, len(items))))
 	if err != nil {
 		return fmt.Errorf("submit called tasks: %w", err)
 	}
 	at := submittedAt(rows)
-	var p dbsqlc.CallsLinkParams
 	list := make([]created, len(items))
 	for i, it := range items {
 		list[i] = created{ok: true, at: at[it.id]}
-		p.Ids, p.Parents = append(p.Ids, db.PGID(it.id)), append(p.Parents, db.PGID(it.parent))
-		p.Steps, p.Depths = append(p.Steps, int32(it.step)), append(p.Depths, int16(it.depth))
 	}
 	s.tellCreated(tx, items, list)
-	return q.CallsLink(ctx, p)
+	return nil
 }
 
 // family is what a transaction must do about calls, because it ends tasks or begins waits.

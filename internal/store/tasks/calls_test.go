@@ -179,6 +179,26 @@ func TestResultOfALargeCall(t *testing.T) {
 	f.Invariants()
 }
 
+// A parent gets the artifacts of a task that the server has failed, also if they were folded at its end.
+func TestResultOfACallThatTheServerEnds(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	c := newCaller(f)
+	c.mustReport(append(calls(1), &a2a.Wait{Key: "w", Tasks: keys(1)})...)
+	child := f.Claim(1)[0]
+	for range 40 { // enough for the store to fold the artifacts
+		f.Append(&child, storetest.Chunk("a", "x"))
+	}
+	f.Expire(child.TaskID)
+	f.Rescue(1, tasks.Policy{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 5})
+	const result = "SELECT result::text FROM a2a.task_steps WHERE kind = 3"
+	got := storetest.Value[string](f, result)
+	if !strings.Contains(got, `"state":"TASK_STATE_FAILED"`) || strings.Count(got, `{"text":"x"}`) != 40 {
+		t.Errorf("the result is %.600s", got)
+	}
+	f.Invariants()
+}
+
 // A wait for any call ends with the first one. One for calls that have ended already ends at once.
 func TestWaitForAnyCall(t *testing.T) {
 	t.Parallel()
@@ -234,6 +254,22 @@ func TestEndOfATaskCancelsWhatItHasCalled(t *testing.T) {
 		},
 		"completion": func(_ *storetest.Fixture, c *caller) {
 			c.mustReport(&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}})
+		},
+		"deadline": func(f *storetest.Fixture, c *caller) {
+			c.mustReport(&a2a.Wait{Key: "d", For: time.Hour})
+			f.Exec("UPDATE a2a.task_waits SET deadline_at = clock_timestamp() WHERE task_id = $1",
+				db.PGID(c.lease.TaskID))
+			if n, err := f.Tasks.FailWaits(f.T.Context(), 10); n != 1 || err != nil {
+				f.T.Fatalf("FailWaits = %d, %v", n, err)
+			}
+		},
+		"parked for too long": func(f *storetest.Fixture, c *caller) {
+			if err := f.Tasks.Park(f.T.Context(), c.lease, "no attempt is left", time.Microsecond); err != nil {
+				f.T.Fatal(err)
+			}
+			if n, err := f.Tasks.ExpireParked(f.T.Context(), 10); n != 1 || err != nil {
+				f.T.Fatalf("ExpireParked = %d, %v", n, err)
+			}
 		},
 		"rescue": func(f *storetest.Fixture, c *caller) {
 			f.Expire(c.lease.TaskID)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
@@ -97,7 +95,6 @@ func (s *Store) failUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w
 	if len(agents) == 0 {
 		return 0, nil
 	}
-	q := dbsqlc.New(tx)
 	p := dbsqlc.UnclaimedFailParams{
 		Agents: agents, Lanes: allLanes(), Batch: int32(w.Batch), FoldEvents: foldEvents,
 		FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
@@ -106,33 +103,17 @@ func (s *Store) failUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w
 		limit := w.Agents[agent].Unreachable
 		p.Limits, p.Texts = append(p.Limits, limit.Milliseconds()), append(p.Texts, unclaimedText(limit))
 	}
-	rows, err := q.UnclaimedFail(ctx, p)
+	rows, err := dbsqlc.New(tx).UnclaimedFail(ctx, p)
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	var m webhooks.HeadMoves
-	var ended, fold []pgtype.UUID
+	var e endings
 	for _, r := range rows {
 		s.tell(tx, r.ID.Bytes)
-		m.Add(r.ID, r.HasPush, true)
-		ended = append(ended, r.ID)
-		if r.Folded {
-			fold = append(fold, r.ID)
-		}
+		e.add(r.ID, r.Folded, r.HasPush)
 	}
 	tx.After(func() { s.counters.enter(a2a.StateFailed, len(rows)) })
-	if err := q.CheckpointsDelete(ctx, ended); err != nil {
-		return 0, err
-	}
-	if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
-		return 0, err
-	}
-	if len(fold) > 0 {
-		if err := q.ArtifactFold(ctx, fold); err != nil {
-			return 0, err
-		}
-	}
-	return len(rows), m.Move(ctx, tx)
+	return len(rows), s.finishEndings(ctx, tx, &e)
 }
 
 // parkUnclaimed parks the tasks of these agents that have waited too long.

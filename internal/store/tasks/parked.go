@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/access"
@@ -105,27 +104,11 @@ func (s *Store) expireParkedIn(ctx context.Context, tx *db.Tx, batch int) (int, 
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	var ended, fold []pgtype.UUID
-	var m webhooks.HeadMoves
+	var e endings
 	for _, r := range rows {
 		s.tell(tx, r.ID.Bytes)
-		ended = append(ended, r.ID)
-		if r.Folded {
-			fold = append(fold, r.ID)
-		}
-		m.Add(r.ID, r.HasPush, true)
+		e.add(r.ID, r.Folded, r.HasPush)
 	}
 	tx.After(func() { s.counters.enter(a2a.StateFailed, len(rows)) })
-	if err := q.CheckpointsDelete(ctx, ended); err != nil {
-		return 0, err
-	}
-	if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
-		return 0, err
-	}
-	if len(fold) > 0 {
-		if err := q.ArtifactFold(ctx, fold); err != nil {
-			return 0, err
-		}
-	}
-	return len(rows), m.Move(ctx, tx)
+	return len(rows), s.finishEndings(ctx, tx, &e)
 }

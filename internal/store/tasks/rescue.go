@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
-	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -67,8 +64,7 @@ func (s *Store) rescueIn(
 	if err != nil {
 		return out, err
 	}
-	var ended, fold []pgtype.UUID
-	var m webhooks.HeadMoves
+	var e endings
 	for _, r := range rows {
 		tx.After(func() { s.counters.rescue(r.Fate) })
 		tx.Wake(wake.Ready(r.Agent)) // the task waits again, or its end lets another run begin
@@ -76,25 +72,10 @@ func (s *Store) rescueIn(
 			s.tell(tx, r.ID.Bytes)
 		}
 		if r.Fate == "fail" {
-			ended = append(ended, r.ID)
+			e.add(r.ID, r.Folded, r.HasPush)
+			continue
 		}
-		if r.Folded {
-			fold = append(fold, r.ID)
-		}
-		m.Add(r.ID, r.HasPush && r.Fate != "retry", true)
+		e.heads.Add(r.ID, r.HasPush && r.Fate != "retry", true)
 	}
-	if len(ended) > 0 {
-		if err := q.CheckpointsDelete(ctx, ended); err != nil {
-			return out, err
-		}
-		if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
-			return out, err
-		}
-	}
-	if len(fold) > 0 {
-		if err := q.ArtifactFold(ctx, fold); err != nil {
-			return out, err
-		}
-	}
-	return rescued{tasks: len(rows), waits: len(anchored)}, m.Move(ctx, tx)
+	return rescued{tasks: len(rows), waits: len(anchored)}, s.finishEndings(ctx, tx, &e)
 }

@@ -49,6 +49,9 @@ func (s *Store) RetryTask(ctx context.Context, old a2a.ID, move MoveSecrets) (Su
 	if id := old.String(); !slices.Contains(m.ReferenceTaskIDs, id) {
 		m.ReferenceTaskIDs = append(m.ReferenceTaskIDs, id)
 	}
+	for _, key := range []string{MetaParent, MetaCall} { // the new task was not called
+		m.Metadata = rawjson.Without(m.Metadata, key)
+	}
 	m.Metadata = withMember(m.Metadata, RetryOf, old.String())
 	id := db.NewTaskID()
 	var hooks *webhooks.Copy

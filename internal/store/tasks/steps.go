@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -34,11 +35,10 @@ func (a *pendingBatch) stepParams(p *dbsqlc.EventAppendParams, i int) {
 	p.StepSizes[i], p.Waits[i] = int64(a.steps), a.batch.Wait != nil
 }
 
-// onlySteps reports whether the batch has nothing but steps, so that one small statement can write it.
+// onlySteps reports whether the batch has nothing but steps and calls, so that a small statement can write it.
 func (a *pendingBatch) onlySteps() bool {
 	b := &a.batch
-	return len(b.Steps) > 0 && len(a.calls) == 0 && len(b.Events) == 0 && b.Checkpoint == nil && b.Wait == nil &&
-		b.ID == ""
+	return len(b.Steps) > 0 && len(b.Events) == 0 && b.Checkpoint == nil && b.Wait == nil && b.ID == ""
 }
 
 // flushSteps is flushAppends for batches that have nothing but steps.
@@ -48,21 +48,27 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 		for i, it := range items {
 			it.addSteps(&p, i+1, s.db.Replica(), false)
 		}
-		return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
+		run := db.Autocommit[[]appended]
+		if slices.ContainsFunc(items, func(it *pendingBatch) bool { return len(it.calls) > 0 }) {
+			run = db.InTx[[]appended]
+		}
+		return run(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
 			written, err := dbsqlc.New(tx).StepsAppend(ctx, p)
 			if err != nil {
 				return nil, err
 			}
 			tx.After(func() { s.counters.appends.add(len(written)) })
 			rows := make([]appended, len(written))
+			var called []*submission
 			for i, w := range written {
+				called = append(called, items[w.Pos-1].calls...)
 				rows[i] = appended{dbsqlc.EventAppendRow{
 					Pos: w.Pos, ID: w.ID, Base: w.Base, LastMessageSeq: w.LastMessageSeq, LastAt: w.LastAt,
 					HasPush: w.HasPush,
 				}}
 				s.tellAppended(tx, items[w.Pos-1], &rows[i])
 			}
-			return rows, nil
+			return rows, s.submitCalled(ctx, tx, called)
 		})
 	})
 }

@@ -177,12 +177,15 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 		Traceparents: make([]string, n), Undecided: make([]bool, n),
 		Claimed: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n),
 		Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(),
+		Parents: make([]pgtype.UUID, n), ParentSteps: make([]int32, n), Depths: make([]int16, n),
 	}
 	for i, it := range items {
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = db.PGID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, db.PGID(it.uid)
 		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
 		p.Lanes[i] = it.lane
+		p.Parents[i] = pgtype.UUID{Bytes: it.parent, Valid: it.depth > 0}
+		p.ParentSteps[i], p.Depths[i] = int32(it.step), int16(it.depth)
 		p.Traceparents[i], p.Undecided[i] = string(it.Traceparent), it.Undecided
 		if t := slots[i]; t != nil {
 			t.param(&p, i)

@@ -77,35 +77,21 @@ const reasonOverdue = "deadline exceeded"
 // FailWaits fails up to batch tasks whose deadline has passed while they waited, and returns how many.
 func (s *Store) FailWaits(ctx context.Context, batch int) (int, error) {
 	n, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (int, error) {
-		q := dbsqlc.New(tx)
-		rows, err := q.WaitsFail(ctx, dbsqlc.WaitsFailParams{
+		rows, err := dbsqlc.New(tx).WaitsFail(ctx, dbsqlc.WaitsFailParams{
 			Batch: int32(batch), Reason: reasonOverdue,
 			FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
 		})
 		if err != nil {
 			return 0, err
 		}
-		var ended, fold []pgtype.UUID
-		var m webhooks.HeadMoves
+		var e endings
 		for _, r := range rows {
-			ended = append(ended, r.ID)
-			if r.Folded {
-				fold = append(fold, r.ID)
-			}
-			m.Add(r.ID, r.HasPush, true)
+			e.add(r.ID, r.Folded, r.HasPush)
 			s.tell(tx, r.ID.Bytes)
 			tx.After(func() { s.counters.enter(a2a.StateFailed, 1) })
 			s.waitEnded(tx, r.Agent, WaitDeadline)
 		}
-		if len(fold) > 0 {
-			if err := q.ArtifactFold(ctx, fold); err != nil {
-				return 0, err
-			}
-		}
-		if err := s.endFamily(ctx, tx, familyOf(ended)); err != nil {
-			return 0, err
-		}
-		return len(rows), m.Move(ctx, tx)
+		return len(rows), s.finishEndings(ctx, tx, &e)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("fail tasks that wait: %w", db.Unavailable(err))

@@ -65,42 +65,14 @@ type CallsEndParams struct {
 	Results [][]byte
 }
 
-// CallsEnd ends the steps of calls that the transaction has locked, and tells the waits of their tasks. The wait that has
-// no more to wait for is due. It follows CallsLock as a statement of its own: a wait that began while CallsLock waited is
-// not seen by that one. It returns whether a wait is due.
+// CallsEnd ends the steps of calls that the transaction has locked, and tells the waits of their tasks. The wait that
+// has no more to wait for is due. It follows CallsLock as a statement of its own: that one does not see a wait that
+// began while it waited for a lock. It returns whether a wait is due.
 func (q *Queries) CallsEnd(ctx context.Context, arg CallsEndParams) (bool, error) {
 	row := q.db.QueryRow(ctx, callsEnd, arg.Parents, arg.Steps, arg.Results)
 	var due bool
 	err := row.Scan(&due)
 	return due, err
-}
-
-const callsLink = `-- name: CallsLink :exec
-UPDATE a2a.tasks t
-SET parent_id = c.parent_id, parent_step = c.step, depth = c.depth
-FROM (
-  SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS parent_id,
-    unnest($3::int[]) AS step, unnest($4::smallint[]) AS depth
-) c
-WHERE t.id = ANY (ARRAY[c.id])
-`
-
-type CallsLinkParams struct {
-	Ids     []pgtype.UUID
-	Parents []pgtype.UUID
-	Steps   []int32
-	Depths  []int16
-}
-
-// CallsLink makes tasks that the transaction has just stored the children of the tasks that have called them.
-func (q *Queries) CallsLink(ctx context.Context, arg CallsLinkParams) error {
-	_, err := q.db.Exec(ctx, callsLink,
-		arg.Ids,
-		arg.Parents,
-		arg.Steps,
-		arg.Depths,
-	)
-	return err
 }
 
 const callsLock = `-- name: CallsLock :many

@@ -355,7 +355,10 @@ WITH input AS (
     unnest($11::bigint[]) AS size, unnest($12::boolean[]) AS claimed,
     unnest($13::uuid[]) AS claim_uid, unnest($14::bigint[]) AS ttl,
     unnest($15::bigint[]) AS deadline, unnest($16::text[]) AS traceparent,
-    unnest($17::smallint[]) AS lane, unnest($18::boolean[]) AS undecided
+    unnest($17::smallint[]) AS lane, unnest($18::boolean[]) AS undecided,
+    -- Of a task that another one has called; the depth of others is 0.
+    unnest($19::uuid[]) AS parent_id, unnest($20::int[]) AS parent_step,
+    unnest($21::smallint[]) AS depth
 ), new_key AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id
@@ -365,7 +368,7 @@ WITH input AS (
   ON CONFLICT DO NOTHING
   RETURNING task_id
 ), new AS (
-  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.claimed, i.claim_uid, i.ttl, i.deadline, i.traceparent, i.lane, i.undecided, clock_timestamp() AS now
+  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.claimed, i.claim_uid, i.ttl, i.deadline, i.traceparent, i.lane, i.undecided, i.parent_id, i.parent_step, i.depth, clock_timestamp() AS now
   FROM input i
   WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM new_key k)
 ), task AS (
@@ -373,7 +376,8 @@ WITH input AS (
   -- followed. It has a second event, a lease and an attempt.
   INSERT INTO a2a.tasks (
     id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply, list_key)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply, list_key,
+    parent_id, parent_step, depth)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id,
     CASE WHEN n.claimed THEN a2a.state_working() ELSE a2a.state_submitted() END,
     date_trunc('milliseconds', n.now), CASE WHEN n.claimed THEN 2 ELSE 1 END, n.now, 1, 1,
@@ -381,7 +385,7 @@ WITH input AS (
     CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
     CASE WHEN NOT n.claimed THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane,
     CASE WHEN n.undecided THEN a2a.reply_open() ELSE a2a.reply_task() END,
-    a2a.list_key(n.tenant, n.owner, n.agent)
+    a2a.list_key(n.tenant, n.owner, n.agent), n.parent_id, CASE WHEN n.depth > 0 THEN n.parent_step END, n.depth
   FROM new n
 ), message AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
@@ -394,7 +398,7 @@ WITH input AS (
   FROM new n
 ), working AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
-  SELECT n.id, 2, n.claim_uid, a2a.kind_status(), a2a.state_working(), a2a.source_worker(), 1, $19::text,
+  SELECT n.id, 2, n.claim_uid, a2a.kind_status(), a2a.state_working(), a2a.source_worker(), 1, $22::text,
     n.now, '{}'
   FROM new n
   WHERE n.claimed
@@ -405,12 +409,12 @@ WITH input AS (
   WHERE NOT n.claimed
 ), lease AS (
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
-  SELECT n.id, 1, $19, n.now + n.ttl * interval '1 millisecond', 1
+  SELECT n.id, 1, $22, n.now + n.ttl * interval '1 millisecond', 1
   FROM new n
   WHERE n.claimed
 ), attempt AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT n.id, 1, 1, $19, n.now
+  SELECT n.id, 1, 1, $22, n.now
   FROM new n
   WHERE n.claimed
 )
@@ -437,6 +441,9 @@ type TaskSubmitParams struct {
 	Traceparents []string
 	Lanes        []int16
 	Undecided    []bool
+	Parents      []pgtype.UUID
+	ParentSteps  []int32
+	Depths       []int16
 	Worker       string
 }
 
@@ -468,6 +475,9 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 		arg.Traceparents,
 		arg.Lanes,
 		arg.Undecided,
+		arg.Parents,
+		arg.ParentSteps,
+		arg.Depths,
 		arg.Worker,
 	)
 	if err != nil {
