@@ -19,6 +19,10 @@ ALTER TABLE a2a.task_steps ADD CONSTRAINT task_steps_call_check
 -- A rerun replaces an index whose build failed.
 DROP INDEX CONCURRENTLY IF EXISTS a2a.task_steps_calls;
 CREATE INDEX CONCURRENTLY task_steps_calls ON a2a.task_steps (task_id, seq) WHERE kind = 3 AND ended_at IS NULL;
+-- Keys are compared as bytes: the rules of a language cost more, for each step that is recorded.
+DROP INDEX CONCURRENTLY IF EXISTS a2a.task_steps_key;
+CREATE UNIQUE INDEX CONCURRENTLY task_steps_key ON a2a.task_steps (task_id, key COLLATE "C");
+ALTER TABLE a2a.task_steps DROP CONSTRAINT IF EXISTS task_steps_task_id_key_key;
 
 -- A task may wait for tasks that it has called.
 ALTER TABLE a2a.task_waits ADD COLUMN IF NOT EXISTS calls int[];                    -- the steps of these calls
@@ -104,5 +108,8 @@ DROP FUNCTION IF EXISTS a2a.step_call(), a2a.call_abandon(), a2a.call_cancel();
 DROP TABLE IF EXISTS a2a.task_orphans;
 ALTER TABLE a2a.task_waits DROP COLUMN IF EXISTS pending, DROP COLUMN IF EXISTS calls;
 DROP INDEX CONCURRENTLY IF EXISTS a2a.task_steps_calls;
+ALTER TABLE a2a.task_steps DROP CONSTRAINT IF EXISTS task_steps_task_id_key_key;
+ALTER TABLE a2a.task_steps ADD CONSTRAINT task_steps_task_id_key_key UNIQUE (task_id, key);
+DROP INDEX CONCURRENTLY IF EXISTS a2a.task_steps_key;
 ALTER TABLE a2a.task_steps DROP COLUMN IF EXISTS on_parent_end, DROP COLUMN IF EXISTS child_id;
 ALTER TABLE a2a.tasks DROP COLUMN IF EXISTS depth, DROP COLUMN IF EXISTS parent_step, DROP COLUMN IF EXISTS parent_id;

@@ -89,4 +89,4 @@ LIMIT sqlc.arg(max)::int;
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
   s.epoch, s.child_id
 FROM a2a.task_steps s
-WHERE s.task_id = sqlc.arg(task_id) AND s.key = ANY (sqlc.arg(keys)::text[]);
+WHERE s.task_id = sqlc.arg(task_id) AND s.key COLLATE "C" = ANY (sqlc.arg(keys)::text[]);

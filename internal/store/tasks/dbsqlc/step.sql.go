@@ -251,7 +251,7 @@ const stepsKeyed = `-- name: StepsKeyed :many
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
   s.epoch, s.child_id
 FROM a2a.task_steps s
-WHERE s.task_id = $1 AND s.key = ANY ($2::text[])
+WHERE s.task_id = $1 AND s.key COLLATE "C" = ANY ($2::text[])
 `
 
 type StepsKeyedRow struct {
