@@ -82,6 +82,12 @@ const gateLock = 1609
 
 func (c *cluster) rowGate(table, op string, atCommit bool) *rowGate {
 	c.t.Helper()
+	return c.rowGateWhen(table, op, "true", atCommit)
+}
+
+// rowGateWhen is rowGate for those rows for which a condition holds.
+func (c *cluster) rowGateWhen(table, op, condition string, atCommit bool) *rowGate {
+	c.t.Helper()
 	conn, err := pgx.Connect(bounded(c.t), c.url)
 	if err != nil {
 		c.t.Fatal(err)
@@ -95,7 +101,7 @@ func (c *cluster) rowGate(table, op string, atCommit bool) *rowGate {
 	for _, sql := range []string{
 		fmt.Sprintf(`CREATE FUNCTION a2a.held() RETURNS trigger LANGUAGE plpgsql AS $$
 			BEGIN PERFORM pg_advisory_xact_lock_shared(%d); RETURN coalesce(NEW, OLD); END $$`, gateLock),
-		trigger + " FOR EACH ROW EXECUTE FUNCTION a2a.held()",
+		trigger + " FOR EACH ROW WHEN (" + condition + ") EXECUTE FUNCTION a2a.held()",
 		fmt.Sprintf("SELECT pg_advisory_lock(%d)", gateLock),
 	} {
 		if _, err := conn.Exec(bounded(c.t), sql); err != nil {
