@@ -90,28 +90,10 @@ func (s *Store) appendCalls(ctx context.Context, tx *db.Tx, items []*pendingBatc
 			ended.waiting, ended.steps = append(ended.waiting, rows[i].ID), append(ended.steps, int32(seq))
 		}
 	}
-	if err := s.submitCalled(ctx, tx, called); err != nil {
+	if err := s.submitIn(ctx, tx, called); err != nil {
 		return err
 	}
 	return s.endFamily(ctx, tx, &ended)
-}
-
-// submitCalled stores the tasks of calls. They wait in the queue.
-func (s *Store) submitCalled(ctx context.Context, tx *db.Tx, items []*submission) error {
-	if len(items) == 0 {
-		return nil
-	}
-	rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, make([]*reservedSlot, len(items))))
-	if err != nil {
-		return fmt.Errorf("submit called tasks: %w", err)
-	}
-	at := submittedAt(rows)
-	list := make([]created, len(items))
-	for i, it := range items {
-		list[i] = created{ok: true, at: at[it.id]}
-	}
-	s.tellCreated(tx, items, list)
-	return nil
 }
 
 // family is what a transaction must do about calls, because it ends tasks or begins waits.

@@ -68,7 +68,7 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 				}}
 				s.tellAppended(tx, items[w.Pos-1], &rows[i])
 			}
-			return rows, s.submitCalled(ctx, tx, called)
+			return rows, s.submitIn(ctx, tx, called)
 		})
 	})
 }

@@ -24,14 +24,22 @@ func (s *Store) SubmitIn(ctx context.Context, tx *db.Tx, in Submission, lane int
 	}
 	digest := sha256.Sum256(sub.body)
 	sub.digest = digest[:]
-	items := []*submission{sub}
+	return s.submitIn(ctx, tx, []*submission{sub})
+}
+
+// submitIn stores new tasks in a transaction of the caller. They wait in the queue.
+func (s *Store) submitIn(ctx context.Context, tx *db.Tx, items []*submission) error {
+	if len(items) == 0 {
+		return nil
+	}
 	rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, make([]*reservedSlot, len(items))))
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
+	at := submittedAt(rows)
 	list := make([]created, len(items))
-	for i := range list {
-		list[i] = created{ok: true, at: submittedAt(rows)[sub.id]}
+	for i, it := range items {
+		list[i] = created{ok: true, at: at[it.id]}
 	}
 	s.tellCreated(tx, items, list)
 	return nil
