@@ -1,4 +1,4 @@
--- StepsAppend records steps. A batch that has nothing else is written by this statement alone: it is fenced as by
+-- StepsAppend records new steps. A batch that has nothing else is written by this statement alone: it is fenced as by
 -- EventAppend, and it is returned if it was written. Of a batch that is counted, EventAppend has written the rest, and
 -- the number of its steps, in the same transaction.
 -- name: StepsAppend :many
@@ -10,7 +10,8 @@ WITH batch AS (
     unnest(sqlc.arg(step_afters)::int[]) AS step_after, unnest(sqlc.arg(step_sizes)::bigint[]) AS step_bytes,
     unnest(sqlc.arg(counted)::boolean[]) AS counted
 ), step AS (
-  -- One row for each step: the batch that it belongs to, and its number in the task.
+  -- One row for each step: the batch that it belongs to, and its number in the task. What is missing at the end of a
+  -- column is NULL.
   SELECT unnest(sqlc.arg(positions)::int[]) AS pos, unnest(sqlc.arg(seqs)::int[]) AS seq,
     unnest(sqlc.arg(keys)::text[]) AS key, unnest(sqlc.arg(kinds)::smallint[]) AS kind,
     unnest(sqlc.arg(names)::text[]) AS name, unnest(sqlc.arg(inputs)::bytea[]) AS input,
@@ -29,34 +30,39 @@ WITH batch AS (
     AND t.steps = b.step_after
     AND NOT a2a.state_terminal(t.state)
   RETURNING b.pos, t.id, t.last_seq, t.last_message_seq, t.last_at, t.has_push
-), record AS (
-  SELECT b.id AS task_id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
-    -- A step that is final has ended, even if the agent does not say when.
-    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
-      AS ended_at,
-    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0) AS on_parent_end, s.seq <= b.step_after AS again
-  FROM step s
-  JOIN batch b ON b.pos = s.pos
-  WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
-), repeated AS (
-  -- A step that failed and was tried again.
-  UPDATE a2a.task_steps o
-  SET result = r.result, error = r.error, attempts = r.attempts, next_at = r.next_at, ended_at = r.ended_at,
-    epoch = r.epoch, worker = r.worker
-  FROM record r
-  WHERE r.again AND o.task_id = ANY (ARRAY[r.task_id]) AND o.seq = ANY (ARRAY[r.seq]) AND o.key = r.key
-    AND o.ended_at IS NULL
 ), added AS (
   INSERT INTO a2a.task_steps (
     task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker,
     child_id, on_parent_end)
-  SELECT r.task_id, r.seq, r.key, r.kind, r.name, r.input, r.result, r.error, r.attempts, r.next_at, r.started_at,
-    r.ended_at, r.epoch, r.worker, r.child_id, r.on_parent_end
-  FROM record r
-  WHERE NOT r.again
+  SELECT b.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, greatest(s.attempts, 1), s.next_at,
+    s.started_at,
+    -- A step that is final has ended, even if the agent does not say when.
+    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
+    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0)
+  FROM step s
+  JOIN batch b ON b.pos = s.pos
+  WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
 )
 SELECT t.pos::int AS pos, t.id::uuid AS id, t.last_seq AS base, t.last_message_seq, t.last_at, t.has_push
 FROM task t;
+
+-- StepsRepeat records steps again that failed and were tried again. StepsAppend has written their batches in the same
+-- transaction, and so has locked their tasks.
+-- name: StepsRepeat :exec
+WITH step AS (
+  SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
+    unnest(sqlc.arg(workers)::text[]) AS worker, unnest(sqlc.arg(seqs)::int[]) AS seq,
+    unnest(sqlc.arg(keys)::text[]) AS key, unnest(sqlc.arg(results)::json[]) AS result,
+    unnest(sqlc.arg(errors)::json[]) AS error, unnest(sqlc.arg(attempts)::int[]) AS attempts,
+    unnest(sqlc.arg(next_ats)::timestamptz[]) AS next_at, unnest(sqlc.arg(ended_ats)::timestamptz[]) AS ended_at
+)
+UPDATE a2a.task_steps o
+SET result = s.result, error = s.error, attempts = s.attempts, next_at = s.next_at, epoch = s.epoch,
+  worker = s.worker,
+  -- A step that is final has ended, even if the agent does not say when.
+  ended_at = CASE WHEN s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
+FROM step s
+WHERE o.task_id = ANY (ARRAY[s.task_id]) AND o.seq = ANY (ARRAY[s.seq]) AND o.key = s.key AND o.ended_at IS NULL;
 
 -- StepsAfter reads recorded steps of a task, in order: the next one, and as many more as do not exceed bytes together,
 -- up to max.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
@@ -23,7 +21,7 @@ func (a *pendingBatch) countSteps() {
 	for i := range a.batch.Steps {
 		s := &a.batch.Steps[i]
 		a.steps += stepSize(s)
-		if s.Seq > a.lease.Steps {
+		if !a.recorded(s) {
 			a.added++
 		}
 	}
@@ -49,24 +47,30 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 			it.addSteps(&p, i+1, s.db.Replica(), false)
 		}
 		run := db.Autocommit[[]appended]
-		if slices.ContainsFunc(items, func(it *pendingBatch) bool { return len(it.calls) > 0 }) {
+		if slices.ContainsFunc(items, func(it *pendingBatch) bool { return len(it.calls) > 0 || it.repeats() }) {
 			run = db.InTx[[]appended]
 		}
 		return run(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
-			written, err := dbsqlc.New(tx).StepsAppend(ctx, p)
+			q := dbsqlc.New(tx)
+			written, err := q.StepsAppend(ctx, p)
 			if err != nil {
 				return nil, err
 			}
 			tx.After(func() { s.counters.appends.add(len(written)) })
 			rows := make([]appended, len(written))
 			var called []*submission
+			var again dbsqlc.StepsRepeatParams
 			for i, w := range written {
 				called = append(called, items[w.Pos-1].calls...)
+				items[w.Pos-1].repeatSteps(&again, s.db.Replica())
 				rows[i] = appended{dbsqlc.EventAppendRow{
 					Pos: w.Pos, ID: w.ID, Base: w.Base, LastMessageSeq: w.LastMessageSeq, LastAt: w.LastAt,
 					HasPush: w.HasPush,
 				}}
 				s.tellAppended(tx, items[w.Pos-1], &rows[i])
+			}
+			if err := repeatSteps(ctx, q, again); err != nil {
+				return nil, err
 			}
 			return rows, s.submitIn(ctx, tx, called)
 		})
@@ -76,19 +80,22 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 // addSteps records the steps of batches that EventAppend has written.
 func addSteps(ctx context.Context, q *dbsqlc.Queries, items []*pendingBatch, rows []appended, self string) error {
 	var p dbsqlc.StepsAppendParams
+	var again dbsqlc.StepsRepeatParams
 	for i := range rows {
 		if it := items[rows[i].Pos-1]; len(it.batch.Steps) > 0 {
 			it.addSteps(&p, i+1, self, true)
+			it.repeatSteps(&again, self)
 		}
 	}
-	if len(p.Seqs) == 0 {
-		return nil
+	if len(p.Seqs) > 0 {
+		if _, err := q.StepsAppend(ctx, p); err != nil {
+			return err
+		}
 	}
-	_, err := q.StepsAppend(ctx, p)
-	return err
+	return repeatSteps(ctx, q, again)
 }
 
-// addSteps adds the batch, as the one at pos, and its steps. Its task counts the steps of a counted batch already.
+// addSteps adds the batch, as the one at pos, and its new steps. Its task counts the steps of a counted batch already.
 func (a *pendingBatch) addSteps(p *dbsqlc.StepsAppendParams, pos int, self string, counted bool) {
 	p.Numbers, p.TaskIds = append(p.Numbers, int32(pos)), append(p.TaskIds, db.PGID(a.lease.TaskID))
 	p.Epochs, p.Workers = append(p.Epochs, a.lease.Epoch), append(p.Workers, cmp.Or(a.lease.Worker, self))
@@ -97,17 +104,62 @@ func (a *pendingBatch) addSteps(p *dbsqlc.StepsAppendParams, pos int, self strin
 	p.StepSizes = append(p.StepSizes, int64(a.steps))
 	for i := range a.batch.Steps {
 		s := &a.batch.Steps[i]
+		if a.recorded(s) {
+			continue
+		}
+		row := len(p.Positions)
 		p.Positions = append(p.Positions, int32(pos))
 		p.Seqs, p.Keys = append(p.Seqs, int32(s.Seq)), append(p.Keys, s.Key)
 		p.Kinds, p.Names = append(p.Kinds, int16(s.Kind)), append(p.Names, s.Name)
 		p.Inputs, p.Results = append(p.Inputs, s.Input), append(p.Results, s.Result)
-		p.Errors, p.Attempts = append(p.Errors, s.Error), append(p.Attempts, int32(max(s.Attempts, 1)))
-		p.NextAts = append(p.NextAts, db.PGTime(s.NextAt))
-		p.StartedAts = append(p.StartedAts, db.PGTime(s.StartedAt))
-		p.EndedAts = append(p.EndedAts, db.PGTime(s.EndedAt))
-		p.ChildIds = append(p.ChildIds, pgtype.UUID{Bytes: s.Child, Valid: s.Call != nil})
-		p.OnParentEnds = append(p.OnParentEnds, onParentEnd(s.Call))
+		p.Errors = sparse(p.Errors, row, []byte(s.Error), s.Error != nil)
+		p.Attempts = sparse(p.Attempts, row, int32(s.Attempts), s.Attempts > 1)
+		p.NextAts = sparse(p.NextAts, row, db.PGTime(s.NextAt), !s.NextAt.IsZero())
+		p.StartedAts = sparse(p.StartedAts, row, db.PGTime(s.StartedAt), !s.StartedAt.IsZero())
+		p.EndedAts = sparse(p.EndedAts, row, db.PGTime(s.EndedAt), !s.EndedAt.IsZero())
+		p.ChildIds = sparse(p.ChildIds, row, db.PGID(s.Child), s.Call != nil)
+		p.OnParentEnds = sparse(p.OnParentEnds, row, onParentEnd(s.Call), s.Call != nil)
 	}
+}
+
+// sparse sets the value of a row in a column that few rows have a value in. The rows after the last value are left out;
+// unnest makes NULL of them.
+func sparse[T any](column []T, row int, value T, set bool) []T {
+	if !set {
+		return column
+	}
+	column = append(column, make([]T, row-len(column))...)
+	return append(column, value)
+}
+
+// recorded reports whether an earlier batch has recorded the step.
+func (a *pendingBatch) recorded(s *a2a.StepRecord) bool { return s.Seq <= a.lease.Steps }
+
+// repeats reports whether a step of the batch is recorded again.
+func (a *pendingBatch) repeats() bool { return a.added < len(a.batch.Steps) }
+
+// repeatSteps adds the steps of the batch that are recorded again.
+func (a *pendingBatch) repeatSteps(p *dbsqlc.StepsRepeatParams, self string) {
+	for i := range a.batch.Steps {
+		s := &a.batch.Steps[i]
+		if !a.recorded(s) {
+			continue
+		}
+		p.TaskIds, p.Epochs = append(p.TaskIds, db.PGID(a.lease.TaskID)), append(p.Epochs, a.lease.Epoch)
+		p.Workers = append(p.Workers, cmp.Or(a.lease.Worker, self))
+		p.Seqs, p.Keys = append(p.Seqs, int32(s.Seq)), append(p.Keys, s.Key)
+		p.Results, p.Errors = append(p.Results, s.Result), append(p.Errors, s.Error)
+		p.Attempts, p.NextAts = append(p.Attempts, int32(max(s.Attempts, 1))), append(p.NextAts, db.PGTime(s.NextAt))
+		p.EndedAts = append(p.EndedAts, db.PGTime(s.EndedAt))
+	}
+}
+
+// repeatSteps records steps again, if there are any.
+func repeatSteps(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.StepsRepeatParams) error {
+	if len(p.Seqs) == 0 {
+		return nil
+	}
+	return q.StepsRepeat(ctx, p)
 }
 
 // writtenSteps is written for a batch without events: its first new step follows the newest one that the run knew of.
@@ -131,7 +183,7 @@ func (s *Store) writtenSteps(ctx context.Context, a *pendingBatch) (*appended, e
 
 func (a *pendingBatch) firstNew() *a2a.StepRecord {
 	for i := range a.batch.Steps {
-		if s := &a.batch.Steps[i]; s.Seq > a.lease.Steps {
+		if s := &a.batch.Steps[i]; !a.recorded(s) {
 			return s
 		}
 	}

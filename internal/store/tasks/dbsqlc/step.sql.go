@@ -109,7 +109,8 @@ WITH batch AS (
     unnest($7::int[]) AS step_after, unnest($8::bigint[]) AS step_bytes,
     unnest($9::boolean[]) AS counted
 ), step AS (
-  -- One row for each step: the batch that it belongs to, and its number in the task.
+  -- One row for each step: the batch that it belongs to, and its number in the task. What is missing at the end of a
+  -- column is NULL.
   SELECT unnest($10::int[]) AS pos, unnest($11::int[]) AS seq,
     unnest($12::text[]) AS key, unnest($13::smallint[]) AS kind,
     unnest($14::text[]) AS name, unnest($15::bytea[]) AS input,
@@ -128,31 +129,18 @@ WITH batch AS (
     AND t.steps = b.step_after
     AND NOT a2a.state_terminal(t.state)
   RETURNING b.pos, t.id, t.last_seq, t.last_message_seq, t.last_at, t.has_push
-), record AS (
-  SELECT b.id AS task_id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at,
-    -- A step that is final has ended, even if the agent does not say when.
-    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
-      AS ended_at,
-    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0) AS on_parent_end, s.seq <= b.step_after AS again
-  FROM step s
-  JOIN batch b ON b.pos = s.pos
-  WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
-), repeated AS (
-  -- A step that failed and was tried again.
-  UPDATE a2a.task_steps o
-  SET result = r.result, error = r.error, attempts = r.attempts, next_at = r.next_at, ended_at = r.ended_at,
-    epoch = r.epoch, worker = r.worker
-  FROM record r
-  WHERE r.again AND o.task_id = ANY (ARRAY[r.task_id]) AND o.seq = ANY (ARRAY[r.seq]) AND o.key = r.key
-    AND o.ended_at IS NULL
 ), added AS (
   INSERT INTO a2a.task_steps (
     task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker,
     child_id, on_parent_end)
-  SELECT r.task_id, r.seq, r.key, r.kind, r.name, r.input, r.result, r.error, r.attempts, r.next_at, r.started_at,
-    r.ended_at, r.epoch, r.worker, r.child_id, r.on_parent_end
-  FROM record r
-  WHERE NOT r.again
+  SELECT b.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, greatest(s.attempts, 1), s.next_at,
+    s.started_at,
+    -- A step that is final has ended, even if the agent does not say when.
+    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
+    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0)
+  FROM step s
+  JOIN batch b ON b.pos = s.pos
+  WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
 )
 SELECT t.pos::int AS pos, t.id::uuid AS id, t.last_seq AS base, t.last_message_seq, t.last_at, t.has_push
 FROM task t
@@ -193,7 +181,7 @@ type StepsAppendRow struct {
 	HasPush        bool
 }
 
-// StepsAppend records steps. A batch that has nothing else is written by this statement alone: it is fenced as by
+// StepsAppend records new steps. A batch that has nothing else is written by this statement alone: it is fenced as by
 // EventAppend, and it is returned if it was written. Of a batch that is counted, EventAppend has written the rest, and
 // the number of its steps, in the same transaction.
 func (q *Queries) StepsAppend(ctx context.Context, arg StepsAppendParams) ([]StepsAppendRow, error) {
@@ -303,4 +291,52 @@ func (q *Queries) StepsKeyed(ctx context.Context, taskID pgtype.UUID, keys []str
 		return nil, err
 	}
 	return items, nil
+}
+
+const stepsRepeat = `-- name: StepsRepeat :exec
+WITH step AS (
+  SELECT unnest($1::uuid[]) AS task_id, unnest($2::bigint[]) AS epoch,
+    unnest($3::text[]) AS worker, unnest($4::int[]) AS seq,
+    unnest($5::text[]) AS key, unnest($6::json[]) AS result,
+    unnest($7::json[]) AS error, unnest($8::int[]) AS attempts,
+    unnest($9::timestamptz[]) AS next_at, unnest($10::timestamptz[]) AS ended_at
+)
+UPDATE a2a.task_steps o
+SET result = s.result, error = s.error, attempts = s.attempts, next_at = s.next_at, epoch = s.epoch,
+  worker = s.worker,
+  -- A step that is final has ended, even if the agent does not say when.
+  ended_at = CASE WHEN s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
+FROM step s
+WHERE o.task_id = ANY (ARRAY[s.task_id]) AND o.seq = ANY (ARRAY[s.seq]) AND o.key = s.key AND o.ended_at IS NULL
+`
+
+type StepsRepeatParams struct {
+	TaskIds  []pgtype.UUID
+	Epochs   []int64
+	Workers  []string
+	Seqs     []int32
+	Keys     []string
+	Results  [][]byte
+	Errors   [][]byte
+	Attempts []int32
+	NextAts  []pgtype.Timestamptz
+	EndedAts []pgtype.Timestamptz
+}
+
+// StepsRepeat records steps again that failed and were tried again. StepsAppend has written their batches in the same
+// transaction, and so has locked their tasks.
+func (q *Queries) StepsRepeat(ctx context.Context, arg StepsRepeatParams) error {
+	_, err := q.db.Exec(ctx, stepsRepeat,
+		arg.TaskIds,
+		arg.Epochs,
+		arg.Workers,
+		arg.Seqs,
+		arg.Keys,
+		arg.Results,
+		arg.Errors,
+		arg.Attempts,
+		arg.NextAts,
+		arg.EndedAts,
+	)
+	return err
 }
