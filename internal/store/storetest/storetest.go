@@ -137,6 +137,8 @@ func NewOn(t testing.TB, srv *devpg.Server) *DB {
 // server is the shared server, as this process knows it.
 type server struct {
 	url string // of its maintenance database
+	// durable servers may have fsync on: files that a CREATE DATABASE copies are then written to disk one by one.
+	durable bool
 	// using is the lock on usersLock. It stays open until the process ends; nil for a given server.
 	using *os.File
 }
@@ -145,7 +147,7 @@ type server struct {
 func (s server) create(t testing.TB, template string) *DB {
 	t.Helper()
 	name := databaseName()
-	if err := s.exec(setUpContext(t), createDatabase(name, template)); err != nil {
+	if err := s.exec(setUpContext(t), s.createDatabase(name, template)); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
 	t.Cleanup(func() {

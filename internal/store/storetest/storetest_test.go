@@ -149,7 +149,7 @@ func BenchmarkDatabase(b *testing.B) {
 	}
 	for b.Loop() {
 		name := databaseName()
-		if err := srv.exec(ctx, createDatabase(name, template)); err != nil {
+		if err := srv.exec(ctx, srv.createDatabase(name, template)); err != nil {
 			b.Fatal(err)
 		}
 		if err := srv.exec(ctx, "DROP DATABASE "+quote(name)+" WITH (FORCE)"); err != nil {

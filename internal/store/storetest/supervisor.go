@@ -26,11 +26,12 @@ const (
 	stopLimit        = 30 * time.Second
 )
 
-// serverParams suit many short databases: a vacuum rarely blocks the copy of a template, and the pools of all packages
-// fit.
+// serverParams suit many short databases: a vacuum rarely blocks the copy of a template, the pools of all packages fit,
+// and the log does not grow in memory.
 var serverParams = map[string]string{
 	"autovacuum_naptime": "60s",
 	"max_connections":    "400",
+	"max_wal_size":       "256MB",
 }
 
 // running is a server that the supervisor has started.
@@ -125,8 +126,12 @@ func open(ctx context.Context, dir string) (running, error) {
 		}
 		dockerErr = fmt.Errorf("run %s by Docker: %w", image, err)
 	}
+	cluster, err := clusterDir(dir)
+	if err != nil {
+		return running{}, err
+	}
 	srv, err := devpg.Start(ctx, devpg.Config{
-		Dir:       filepath.Join(dir, "pg"),
+		Dir:       filepath.Join(cluster, "pg"),
 		BinDir:    os.Getenv("A2AD_PG_BINDIR"),
 		Throwaway: true,
 		Params:    serverParams,
@@ -136,7 +141,13 @@ func open(ctx context.Context, dir string) (running, error) {
 			errors.Join(dockerErr, err,
 				errors.New("or set A2AD_TEST_DATABASE_URL to a server where tests may create databases"))
 	}
-	return running{url: srv.URL("postgres"), exited: srv.Exited(), stop: srv.Stop}, nil
+	stop := func(ctx context.Context) error {
+		if err := srv.Stop(ctx); err != nil || cluster == dir {
+			return err
+		}
+		return os.Remove(cluster)
+	}
+	return running{url: srv.URL("postgres"), exited: srv.Exited(), stop: stop}, nil
 }
 
 // dockerAnswers asks the daemon: the docker command may be installed without it.

@@ -69,7 +69,7 @@ func (s server) makeTemplate(ctx context.Context, name string) error {
 	}
 	fresh := name + "_new"
 	for _, statement := range []string{
-		"DROP DATABASE IF EXISTS " + quote(fresh) + " WITH (FORCE)", createDatabase(fresh, "template0"),
+		"DROP DATABASE IF EXISTS " + quote(fresh) + " WITH (FORCE)", s.createDatabase(fresh, "template0"),
 	} {
 		if _, err := conn.Exec(ctx, statement); err != nil {
 			return err
@@ -119,8 +119,13 @@ func dropLeftovers(ctx context.Context, conn *pgx.Conn) error {
 	return errors.Join(errs...)
 }
 
-func createDatabase(name, template string) string {
-	return "CREATE DATABASE " + quote(name) + " TEMPLATE " + quote(template)
+// createDatabase copies files if fsync is off: that takes half the time of writing them to the log.
+func (s server) createDatabase(name, template string) string {
+	statement := "CREATE DATABASE " + quote(name) + " TEMPLATE " + quote(template)
+	if s.durable {
+		return statement
+	}
+	return statement + " STRATEGY FILE_COPY"
 }
 
 func templateName(files fs.FS) (string, error) {
