@@ -124,10 +124,16 @@ func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f opera
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	shown, to := map[string]string{}, &app.Console
+	interrupted := func() error {
+		if app.Terminal && !c.json() {
+			fmt.Fprintln(app.Stdout) // after the ^C
+		}
+		return &exitError{code: exitInterrupted}
+	}
 	for first := true; ; first = false {
 		rows, err := listTasks(ctx, s, f)
 		if ctx.Err() != nil {
-			return &exitError{code: exitInterrupted}
+			return interrupted()
 		}
 		if err != nil {
 			return err
@@ -146,10 +152,7 @@ func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f opera
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if app.Terminal && !c.json() {
-				fmt.Fprintln(app.Stdout) // after the ^C
-			}
-			return &exitError{code: exitInterrupted}
+			return interrupted()
 		}
 	}
 }
