@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -19,6 +20,7 @@ import (
 // one login, the server with the other.
 func TestComposeDatabase(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Docs)
 	c := readCompose(t)
 	params := map[string]string{"listen_addresses": "127.0.0.1"}
 	_, port, _ := strings.Cut(freePort(t), ":")
@@ -153,6 +155,7 @@ esac
 // The documented backup with Compose gives another installation the tasks and the key.
 func TestComposeRestore(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Docs)
 	var commands []string
 	for _, b := range blocks(t, "docs/how-to/back-up.md") {
 		if b.lang == "sh" && strings.HasSuffix(b.arg, t.Name()) {

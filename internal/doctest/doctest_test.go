@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -73,6 +74,9 @@ func TestDocuments(t *testing.T) {
 	for _, doc := range commands {
 		t.Run(strings.TrimSuffix(doc.file, ".md"), func(t *testing.T) {
 			t.Parallel()
+			if doc.file != "README.md" {
+				slowtest.Only(t, slowtest.Docs)
+			}
 			if doc.needs == "npm" && os.Getenv("A2AD_TEST_NPM") == "" {
 				t.Skip("its packages come from the network: make interop runs it")
 			}

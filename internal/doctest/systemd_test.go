@@ -14,12 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // The unit starts a complete a2ad, and its stop waits for the drain.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Docs)
 	path := filepath.Join("deploy", "systemd", "a2ad.service")
 	env, keys := map[string]string{}, map[string][]string{}
 	for line := range strings.Lines(readRepo(t, path)) {
@@ -79,6 +81,7 @@ func TestSystemd(t *testing.T) {
 // plays systemd: it runs the unit's command with its environment, as an unprivileged user.
 func TestSystemdStepByStep(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Docs)
 	var commands []string
 	logins := ""
 	pages := slices.Concat(blocks(t, "docs/how-to/deploy.md"), blocks(t, "docs/how-to/monitor.md"),

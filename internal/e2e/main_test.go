@@ -17,6 +17,10 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(agentMode); mode != "" {
 		os.Exit(agentMain(mode))
 	}
+	if err := onlySmoke(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	storetest.Main(m, goleak.Cleanup(func(code int) {
 		if buildDir != "" {
 			_ = os.RemoveAll(buildDir) // in the temporary directory: leftovers do no harm

@@ -10,6 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -51,6 +52,7 @@ func (f *fixture) noAttemptCounted(tasks int) {
 // restarts: moving all stored times is not atomic for transactions that run meanwhile.
 func TestOutageOfTenMinutesLosesNothing(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	const n = 1000
 	f := newFixture(t)
 	clock := &storetest.Fixture{T: t, SQL: f.sql}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -43,6 +44,7 @@ func (*stuck) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {
 // Each run ends by its own timer, even if no renewal returns.
 func TestRunsEndWhenRenewalsHang(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	s := newStuck("LeaseRenew")
 	defer s.free() // before the pool is stopped
 	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
@@ -72,6 +74,7 @@ func TestRunsEndWhenRenewalsHang(t *testing.T) {
 // A lease whose row is locked is renewed later, and the others are renewed in the meantime.
 func TestRenewalsDoNotWaitForALockedLease(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	f := newFixture(t, func(c *store.Config) { c.LockTimeout = time.Minute })
 	g := newGate()
 	const ttl = 900 * time.Millisecond

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
@@ -81,6 +82,7 @@ func TestRenewalsDoNotWaitForOtherWork(t *testing.T) {
 // A claim without an answer makes the replica unready, even if all other statements are answered.
 func TestReadinessFailsWhenNoClaimIsAnswered(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	f := storetest.Open(t)
 	p, url := storetest.NewProxy(t, f.URL)
 	s := f.Replica("r1", func(c *store.Config) { c.URL, c.StatementTimeout = url, time.Minute })

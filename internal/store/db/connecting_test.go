@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
@@ -16,6 +17,7 @@ import (
 // knows that the database is unreachable, and however many attempts a new connection takes.
 func TestCallsFailInTimeWhileConnectionAttemptsHang(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	const limit = 4 * time.Second
 	f := storetest.Open(t)
 	p, url := storetest.NewProxy(t, f.URL)

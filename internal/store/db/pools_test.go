@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
@@ -58,6 +59,7 @@ func TestReadsOfStreamsDoNotUseThePoolOfRuns(t *testing.T) {
 // Streams must not delay requests either: they get half of the pool of requests, and fail when it is in use.
 func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	f := storetest.Open(t)
 	task := f.NewTask()
 	release := db.FillReads(f.DB)

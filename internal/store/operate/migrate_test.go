@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/migrations"
@@ -81,6 +82,7 @@ func TestMigrateHasNoStatementTimeout(t *testing.T) {
 
 func TestMigrateDownRevertsOneMigration(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	ctx := migrateContext(t)
 	db := storetest.New(t)
 	for left := len(steps(t, db)) - 1; left >= 0; left-- {

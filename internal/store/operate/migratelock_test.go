@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/migrations"
@@ -89,6 +90,7 @@ func await[T any](t *testing.T, what string, c <-chan T, done <-chan error) T {
 // A migration that locks a table waits for its readers. Statements that come after it must not wait, too.
 func TestMigrateUpDelaysNoStatementWhileItWaitsForAReader(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	db := openAt(t, 22)
 	dump := newReader(t, db, "SELECT count(*) FROM a2a.tasks")
 	notices, done := up(migrateContext(t), db)
@@ -138,6 +140,7 @@ func TestCanceledMigrateNamesTheHolderOfTheLock(t *testing.T) {
 // CREATE INDEX CONCURRENTLY waits for every older transaction. Until then lists need the index that it replaces.
 func TestListsKeepTheirIndexWhileItIsReplaced(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	db := openAt(t, 22)
 	dump := newReader(t, db, "SELECT count(*) FROM a2a.api_keys")
 	notices, done := up(migrateContext(t), db)

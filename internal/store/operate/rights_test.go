@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
@@ -16,6 +17,7 @@ import (
 // test has one of its own.
 func TestMigrateUpListsTheRightsThatTheLoginLacks(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	srv := storetest.NewServer(t, nil)
 	ctx := t.Context()
 	run := func(database, sql string) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
@@ -129,6 +130,9 @@ func TestFailedCommitsReportNothing(t *testing.T) {
 		for _, cf := range commitFaults {
 			t.Run(op.method+"/"+cf.name, func(t *testing.T) {
 				t.Parallel()
+				if cf != commitFaults[1] {
+					slowtest.Only(t, slowtest.Crash)
+				}
 				w := &witness{Fixture: storetest.Open(t), committed: map[a2a.ID][][]a2a.Entry{}}
 				p, url := storetest.NewProxy(t, w.URL)
 				s := w.Replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
@@ -241,6 +245,7 @@ func TestCompareFindsPlantedFaults(t *testing.T) {
 // the same task.
 func TestFailedCommitsOfFlushes(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	for _, keyed := range []bool{false, true} {
 		for _, hooks := range []int{0, 1, 4} { // of four
 			for _, hasSlots := range []bool{false, true} {

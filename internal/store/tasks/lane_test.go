@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
@@ -43,6 +44,7 @@ func submitOf(f *storetest.Fixture, owner string) a2a.ID {
 
 func TestFloodOfOneOwnerDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
+	slowtest.Only(t, slowtest.Crash)
 	f := storetest.Open(t)
 	flood(f, "flood", 10_000)
 	c := f.Tasks.NewClaimer()
