@@ -17,6 +17,8 @@ SQLC_VERSION := v1.31.1
 GOLANGCI_VERSION := v2.15.0
 SQLC := bin/sqlc-$(SQLC_VERSION)
 GOVULN_VERSION := v1.8.0
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
 VALE_VERSION := v3.21.0
 VALE := bin/vale-$(VALE_VERSION)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
@@ -55,18 +57,71 @@ run: have-go ## Build a2ad, find or install PostgreSQL, and start a local server
 build: have-go ## Build bin/a2ad, static and stamped with its version
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/a2ad ./cmd/a2ad
 
+# How tests run. A test that fails runs once more, alone; if it passes then, it is reported as FLAKY, and the run is
+# green. Most tests wait more than they compute, so more of them run at once than there are cores. -timeout only ends
+# what hangs. internal/testreport prints the slowest tests, and flaky ones last.
+REPORT = $@
+GOTEST = mkdir -p bin; \
+	$(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary skipped \
+		--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+		--jsonfile bin/$(REPORT).json --packages '$(PKGS)' -- \
+		$(if $(RACE),-race) $(SHORT) -parallel 8 -timeout 2h $(TESTFLAGS); status=$$?; \
+	$(GO) run ./internal/testreport bin/$(REPORT).json | tee bin/$(REPORT).txt; exit $$status
+
 .PHONY: test
-test: have-go ## Run all tests; finds or installs PostgreSQL first (RACE=1, PKGS=./internal/store, TESTFLAGS=-v)
+test: SHORT = -short
+test: have-go $(GOTESTSUM) ## Run the tests; finds or installs PostgreSQL (RACE=1, PKGS=./internal/store, TESTFLAGS=-v)
 	@scripts/ensure-postgres.sh test
-	$(GO) test $(if $(RACE),-race )-timeout 25m $(TESTFLAGS) $(PKGS)
+	@$(GOTEST)
+
+# The rest. Each target runs alone, too: a table in CONTRIBUTING.md says which one a change needs.
+SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop promcheck deploycheck chaos
+
+.PHONY: test-slow
+test-slow: ## Run everything that `make test` leaves out; takes hours (SLOW="test-crash interop" for some)
+	@for target in $(SLOW); do echo "--- $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+.PHONY: test-crash
+test-crash: PKGS = $(shell $(GO) list ./... | grep -v /doctest)
+test-crash: have-go $(GOTESTSUM) ## Run all tests of faults: processes, connections, disks and databases that fail
+	@scripts/ensure-postgres.sh test
+	@$(GOTEST)
+
+.PHONY: test-docs
+test-docs: PKGS = ./internal/doctest
+test-docs: have-go $(GOTESTSUM) ## Run the commands of all documents
+	@scripts/ensure-postgres.sh test
+	@$(GOTEST)
+
+.PHONY: test-upgrade
+test-upgrade: PKGS = ./internal/e2e
+test-upgrade: TESTFLAGS = -run '^TestUpgradeUnderLoad$$'
+test-upgrade: have-go $(GOTESTSUM) ## Upgrade from the previous release under load
+	@scripts/ensure-postgres.sh test
+	@$(GOTEST)
+
+.PHONY: test-race
+test-race: RACE = 1
+test-race: have-go $(GOTESTSUM) ## Run all tests under the race detector, which needs a C compiler
+	@scripts/ensure-postgres.sh test
+	@$(GOTEST)
 
 # The first call downloads that version (npm); bin/ keeps it.
 .PHONY: test-pg
 test-pg: PKGS = ./internal/store/... ./internal/e2e
-test-pg: ## Run the store and e2e tests on PostgreSQL 15, 16, 17 or 18 (VERSION=18, RACE=1, TESTFLAGS=-v)
+test-pg: have-go $(GOTESTSUM) ## Run the store and e2e tests on PostgreSQL 15, 16, 17 or 18 (VERSION=18, TESTFLAGS=-v)
 	@bin=$$(scripts/postgres-version.sh $(if $(filter file,$(origin VERSION)),,$(VERSION))) || exit 1; \
 	echo "$$($$bin/postgres --version)"; \
-	A2AD_PG_BINDIR=$$bin A2AD_TEST_PG_SERVER_ONLY=1 $(GO) test $(if $(RACE),-race )-timeout 40m $(TESTFLAGS) $(PKGS)
+	export A2AD_PG_BINDIR=$$bin A2AD_TEST_PG_SERVER_ONLY=1; $(GOTEST)
+
+.PHONY: test-pg-all
+test-pg-all: ## Run test-pg on each supported version
+	@for version in 15 16 17 18; do $(MAKE) --no-print-directory test-pg VERSION=$$version || exit 1; done
+
+.PHONY: affected
+affected: ## Run what the changes since BASE call for, by the table in CONTRIBUTING.md (BASE=origin/main, DRY=1)
+	@MAKE='$(MAKE)' DRY='$(DRY)' scripts/affected.sh '$(or $(BASE),origin/main)'
 
 .PHONY: bench
 bench: ## Run the benchmarks and print each figure with its baseline
@@ -174,7 +229,7 @@ vuln: $(GOVULN) ## Report known vulnerabilities in dependencies; needs the netwo
 verify: vet lint prose sqlc-diff ## Run all checks that are not tests
 
 .PHONY: tools
-tools: $(SQLC) $(GOLANGCI) $(VALE) ## Build the tools into bin/
+tools: $(SQLC) $(GOLANGCI) $(VALE) $(GOTESTSUM) ## Build the tools into bin/
 
 .PHONY: clean
 clean: ## Remove build output; keep the database of `make run` (.a2ad)
@@ -191,6 +246,11 @@ $(VALE):
 	@mkdir -p bin
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)
 	@mv bin/vale $@
+
+$(GOTESTSUM):
+	@mkdir -p bin
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	@mv bin/gotestsum $@
 
 $(GOVULN):
 	@mkdir -p bin
