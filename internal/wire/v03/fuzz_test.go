@@ -73,17 +73,18 @@ func TestOddParts(t *testing.T) {
 		}
 		return string(append(b, '}'))
 	})
-	accepted := 0
+	tried, accepted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
+			tried++
 			params := `{"message":{"messageId":"m","role":"user","parts":[` + part.Draw(t, "part") + `]}}`
 			if checkSend(t, message, []byte(params), rapid.Bool().Draw(t, "lenient")) {
 				accepted++
 			}
 		}
 	})
-	if accepted < 50 {
-		t.Errorf("got %d accepted messages, want more", accepted)
+	if accepted < tried/40 {
+		t.Errorf("%d of %d messages were accepted, want more", accepted, tried)
 	}
 }
 

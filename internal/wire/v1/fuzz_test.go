@@ -55,17 +55,18 @@ func TestOddParts(t *testing.T) {
 		}
 		return string(append(b, '}'))
 	})
-	accepted := 0
+	tried, accepted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
+			tried++
 			if checkSend(t, message,
 				[]byte(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[`+part.Draw(t, "part")+`]}}`)) {
 				accepted++
 			}
 		}
 	})
-	if accepted < 50 {
-		t.Errorf("got %d accepted messages, want more", accepted)
+	if accepted < tried/40 {
+		t.Errorf("%d of %d messages were accepted, want more", accepted, tried)
 	}
 }
 
