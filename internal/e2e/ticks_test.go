@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // All replicas are killed around the ticks of a schedule: right before a tick, and at random moments. Each tick starts
@@ -15,7 +17,7 @@ func TestTicksSurviveKills(t *testing.T) {
 	t.Logf("seed %d", seed)
 	draw := rand.New(rand.NewPCG(seed, 0))
 	c.agent("timed", "name: timed\ndescription: Has a schedule.\nexecutor: {echo: {}}\nschedules:\n"+
-		"  - {name: yearly, cron: \"@yearly\", owner: anonymous, overlap: allow, message: tick}\n")
+		"  - {name: far, cron: \""+storetest.FarCron()+"\", owner: anonymous, overlap: allow, message: tick}\n")
 	list := []*replica{c.start("a"), c.start("b")}
 	until(t, "the schedule is stored", func() bool {
 		return one[bool](c, `SELECT EXISTS (SELECT FROM a2a.schedules WHERE next_at IS NOT NULL)`)

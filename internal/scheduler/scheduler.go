@@ -29,6 +29,8 @@ type Scheduler struct {
 	Most   int                 // tasks that one owner may have in flight; 0: no limit
 	Logger *slog.Logger
 
+	longest time.Duration // between two reads while an agent has a schedule
+
 	changed chan struct{} // capacity 1; the agent files were loaded again, or another replica has changed something
 	files   chan struct{} // capacity 1; the agent files were loaded again
 
@@ -47,7 +49,7 @@ const (
 // New returns a scheduler that lets each owner have most tasks in flight. It starts nothing.
 func New(store *schedules.Store, hub Hub, agents func() []*a2a.Agent, most int, log *slog.Logger) *Scheduler {
 	return &Scheduler{
-		Store: store, Hub: hub, Agents: agents, Most: most, Logger: log,
+		Store: store, Hub: hub, Agents: agents, Most: most, Logger: log, longest: longest,
 		changed: make(chan struct{}, 1), files: make(chan struct{}, 1), queued: make(map[string]func()),
 	}
 }
@@ -139,7 +141,7 @@ func (s *Scheduler) round(ctx context.Context) time.Duration {
 	if s.follow(list) {
 		signal(s.changed) // the task may have ended before the subscription
 	}
-	wait := backoff.Jitter(longest, nil)
+	wait := backoff.Jitter(s.longest, nil)
 	for i := range list {
 		it := &list[i]
 		if it.Due() {

@@ -32,7 +32,7 @@ func TestLoad(t *testing.T) {
 	if it := r.read(); !it.NextTick.Equal(overdue) || it.LoadedBy != "r2" || it.Message.Parts[0].Text != "another" {
 		t.Errorf("after another message: %+v", it)
 	}
-	file.Cron = "@hourly"
+	file.Cron = storetest.HourlyCron()
 	r.load(r.Store, file)
 	if it := r.read(); it.NextTick.Before(it.Now) || it.NextTick.Sub(it.Now) > time.Hour {
 		t.Errorf("after other times the next tick is at %v, and it is %v", it.NextTick, it.Now)

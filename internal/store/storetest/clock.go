@@ -13,6 +13,18 @@ func (f *Fixture) TimeColumns() []string {
 		WHERE table_schema = 'a2a' AND data_type = 'timestamp with time zone' ORDER BY 1`)
 }
 
+// FarCron is the times of a schedule that ticks once a year and, in UTC, next in five or six months. A tick of its own
+// never comes between those that a test makes due, whenever the test runs.
+func FarCron() string {
+	return fmt.Sprintf("0 0 1 %d *", (int(time.Now().UTC().Month())+5)%12+1)
+}
+
+// HourlyCron is the times of a schedule that ticks every hour, and neither ticked in the last 29 minutes nor ticks in the
+// next 29.
+func HourlyCron() string {
+	return fmt.Sprintf("%d * * * *", time.Now().UTC().Add(30*time.Minute).Minute())
+}
+
 // SetClockBack has the effect of setting the database's clock back: it makes every stored time that much later.
 func (f *Fixture) SetClockBack(by time.Duration) {
 	f.T.Helper()
