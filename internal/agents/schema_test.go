@@ -99,7 +99,8 @@ func TestCostOfACheckIsBounded(t *testing.T) {
 		if _, mismatch := schema.Check(a2a.Raw(value)); mismatch == "" || len(mismatch) > 500 {
 			t.Errorf("%s: mismatch %.100q of %d bytes", name, mismatch, len(mismatch))
 		}
-		if took := time.Since(start); took > 20*time.Second {
+		// A cost that is not bounded takes hours.
+		if took := time.Since(start); took > 5*time.Minute {
 			t.Errorf("%s took %s", name, took)
 		}
 	}

@@ -63,7 +63,7 @@ func (c *chaos) judgeAll() chaosVerdict {
 	out := check.Outside{Acknowledged: c.acks, Executions: c.world.executions, Delivered: c.world.delivered}
 	c.notes = append(c.notes, c.world.odd...)
 	c.world.mu.Unlock()
-	add(check.Database(ctx, c.db, leaseTTL))
+	add(check.Database(ctx, c.db, chaosTTL))
 	add(check.Shown(ctx, c.db, streams))
 	add(check.CompareOutside(ctx, c.db, out))
 	add(check.Clients(streams, c.log.Answers()), nil)
@@ -104,7 +104,7 @@ func playChaos(t *testing.T, seed uint64, duration time.Duration) chaosVerdict {
 		}
 	}()
 	c.play(duration)
-	c.atRest(60 * time.Second)
+	c.atRest(2 * patience)
 	c.stopAll()
 	stopped = true
 	return c.judgeAll()

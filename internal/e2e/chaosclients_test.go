@@ -16,9 +16,9 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// chaosPatience is how long a client tries one thing before it counts as stuck: longer than any fault and its
+// chaosPatience is how long a client tries one thing before it counts as stuck: far longer than any fault and its
 // recovery.
-const chaosPatience = 90 * time.Second
+const chaosPatience = 2 * patience
 
 // chaosClient does one thing after the other, each to its end, and records what was acknowledged.
 type chaosClient struct {

@@ -88,6 +88,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c.agent("counts", c.world.agentFile())
 	env := append(hooking(seal.Generate("k1")), "A2AD_PUSH_RETRY=0"+strings.Repeat(",200ms", 60),
 		"A2AD_PUSH_TIMEOUT=3s", "A2AD_BLOCKING_MAX_WAIT=10s")
+	env = append(env, shortTimings...)
 	for i := range 3 {
 		s := &chaosSlot{c: c, name: string(rune('a' + i)), listen: freePort(t)}
 		s.env = c.env(s.name, append(slices.Clone(env), "A2AD_LISTEN="+s.listen)...)

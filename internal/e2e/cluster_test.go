@@ -22,18 +22,30 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// leaseTTL is short, so that tests need not wait for long.
-const leaseTTL = 3 * time.Second
+// leaseTTL is short, so that tests need not wait long for the end of a lease. A run loses its lease after two thirds of
+// it without a renewal, which is more than a busy machine needs.
+const leaseTTL = 10 * time.Second
 
-// timings let a replica notice in seconds what takes minutes in production.
+// timings let a replica notice in seconds what takes minutes in production. Those limits that end what works are long:
+// a busy machine must not reach them.
 var timings = []string{
 	"A2AD_LEASE_TTL=" + leaseTTL.String(), "A2AD_POLL_INTERVAL=500ms", "A2AD_WAKE_INTERVAL=5ms", "A2AD_SSE_PING=1s",
 	"A2AD_LISTENER_PING=2s",
-	"A2AD_IDLE_TX_TIMEOUT=2s", "A2AD_LOCK_TIMEOUT=2s", "A2AD_STATEMENT_TIMEOUT=5s", "A2AD_POOL_TIMEOUT=2s",
+	"A2AD_IDLE_TX_TIMEOUT=60s", "A2AD_LOCK_TIMEOUT=60s", "A2AD_STATEMENT_TIMEOUT=60s", "A2AD_POOL_TIMEOUT=60s",
 	"A2AD_RESCUE_INTERVAL=250ms",
 	"A2AD_RETRY_BACKOFF_BASE=50ms", "A2AD_RETRY_BACKOFF_MAX=500ms", "A2AD_SSE_RETRY=50ms", "A2AD_DRAIN_TIMEOUT=6s",
 	"A2AD_DB_POOL=8",
-	"A2AD_BLOCKING_MAX_WAIT=20s",
+	"A2AD_BLOCKING_MAX_WAIT=10m",
+}
+
+// chaosTTL is the lease of the replicas in shortTimings.
+const chaosTTL = 3 * time.Second
+
+// shortTimings let a replica notice a frozen backend, a silent connection and a frozen replica in seconds. They are for
+// tests whose verdict does not depend on whether a limit ends what works.
+var shortTimings = []string{
+	"A2AD_LEASE_TTL=" + chaosTTL.String(), "A2AD_IDLE_TX_TIMEOUT=2s", "A2AD_LOCK_TIMEOUT=2s",
+	"A2AD_STATEMENT_TIMEOUT=5s", "A2AD_POOL_TIMEOUT=2s",
 }
 
 // agentFiles are the agents of every replica.
@@ -43,8 +55,8 @@ var agentFiles = map[string]string{
 	"script.yaml":   scriptAgent("script", ""),
 	"busy.yaml":     scriptAgent("busy", "on_busy: reject\n"),
 	"once.yaml":     scriptAgent("once", "dedupe: message_id\n"),
-	"brief.yaml":    scriptAgent("brief", "limits: {max_attempts: 3, deadline: 1500ms, idle_timeout: 700ms}\n"),
-	"quiet.yaml":    scriptAgent("quiet", "limits: {max_attempts: 2, idle_timeout: 300ms}\n"),
+	"brief.yaml":    scriptAgent("brief", "limits: {max_attempts: 3, deadline: 2s, idle_timeout: 1h}\n"),
+	"quiet.yaml":    scriptAgent("quiet", "limits: {max_attempts: 2, idle_timeout: 3s}\n"),
 	"single.yaml":   scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
 	"asks.yaml":     scriptAgent("asks", "on_lost_lease: input-required\n"),
 	"hookless.yaml": scriptAgent("hookless", "push: off\n"),

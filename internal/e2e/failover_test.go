@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -212,7 +211,7 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	b.log.expectErrors()
 	p.failOver()
 	c.db.Reset()
-	within(t, "the first answers after the failover", l.progress(8), 5*time.Second)
+	logTook(t, "the first answers after the failover", l.progress(8))
 	l.progress(30)
 	for _, r := range []*replica{a, b} {
 		if !r.running() {

@@ -20,7 +20,8 @@ import (
 func TestReaderThatStopsReadingIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a := c.start("a", "A2AD_SSE_WRITE_TIMEOUT=1s")
+	// Only the client that reads nothing is ever cut: the others read from b, with its default of the timeout.
+	a, b := c.start("a", "A2AD_SSE_WRITE_TIMEOUT=1s"), c.start("b")
 	// More than the buffers between client and server hold.
 	const ops = `{"op":"chunk","id":"a","n":30,"bytes":200000}`
 	conn := a.dial()
@@ -43,7 +44,7 @@ func TestReaderThatStopsReadingIsCutOff(t *testing.T) {
 		return task != ""
 	})
 	// not logged: a log this large is read once at the end, and no more
-	beside := &client.Client{URL: a.base + "/agents/script"}
+	beside := &client.Client{URL: b.base + "/agents/script"}
 	events := follow(t, beside.Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
 	endsWith(t, events, a2a.StateCompleted)
 	if got := len(chunks(events, "a")); got != 30 {
@@ -53,7 +54,8 @@ func TestReaderThatStopsReadingIsCutOff(t *testing.T) {
 	if !strings.Contains(cut.str("err"), "timeout") {
 		t.Errorf("the unread stream ended with %q, want a timeout", cut.str("err"))
 	}
-	within(t, "the cut", time.Duration(cut.num("ms"))*time.Millisecond, 15*time.Second)
+	logTook(t, "the cut", time.Duration(cut.num("ms"))*time.Millisecond)
+	a.stop() // the end of the test reads the task from every replica
 }
 
 // A client asks for a large task and does not read the answer. The time limit must not include the time that a
@@ -61,8 +63,9 @@ func TestReaderThatStopsReadingIsCutOff(t *testing.T) {
 func TestUnreadAnswerIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a := c.start("a", "A2AD_WRITE_TIMEOUT=1s", "A2AD_BLOCKING_MAX_WAIT=60s")
-	big := send(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":60,"bytes":200000}`))
+	// Only the client that reads nothing is ever cut: the others read from b, with its default of the timeout.
+	a, b := c.start("a", "A2AD_WRITE_TIMEOUT=1s", "A2AD_BLOCKING_MAX_WAIT=60s"), c.start("b")
+	big := send(t, c.client(b, "script"), play(`{"op":"chunk","id":"a","n":60,"bytes":200000}`))
 	for name, text := range map[string]string{
 		"tasks/get": "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
 			"Content-Length: %d\r\n\r\n" + request("tasks/get", `{"id":"`+big.TaskID+`"}`),
@@ -80,24 +83,26 @@ func TestUnreadAnswerIsCutOff(t *testing.T) {
 		cut := a.awaitLog("request", func(l logLine) bool {
 			return strings.Contains(l.str("err"), "timeout") && strings.HasPrefix(text, l.str("http_method"))
 		})
-		within(t, "the cut of "+name, time.Duration(cut.num("ms"))*time.Millisecond, 20*time.Second)
+		logTook(t, "the cut of "+name, time.Duration(cut.num("ms"))*time.Millisecond)
 	}
+	a.stop() // the end of the test reads the task from every replica
 }
 
-// Requests to a blocked database are refused within the configured time, with the error of that limit.
+// Requests to a blocked database are refused by the limit that is configured, with its error. The other limits are
+// longer than the test's patience.
 func TestBlockedDatabaseEndsRequestsInTime(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	const long = "25s"
+	const long = "1h"
 	slow := func(name, limit string) *replica {
 		env := []string{"A2AD_LOCK_TIMEOUT=" + long, "A2AD_STATEMENT_TIMEOUT=" + long, "A2AD_POOL_TIMEOUT=" + long,
-			"A2AD_LEASE_TTL=60s", "A2AD_WORKERS=0", "A2AD_DB_POOL=4", limit}
+			"A2AD_LEASE_TTL=1h", "A2AD_WORKERS=0", "A2AD_DB_POOL=4", limit}
 		r := c.start(name, env...)
 		r.log.expectErrors()
 		return r
 	}
-	lock, statement, pool := slow("lock", "A2AD_LOCK_TIMEOUT=300ms"), slow("statement", "A2AD_STATEMENT_TIMEOUT=300ms"),
-		slow("pool", "A2AD_POOL_TIMEOUT=300ms")
+	lock, statement, pool := slow("lock", "A2AD_LOCK_TIMEOUT=2s"), slow("statement", "A2AD_STATEMENT_TIMEOUT=2s"),
+		slow("pool", "A2AD_POOL_TIMEOUT=2s")
 	asked := submit(t, c.client(lock, "script"), play(`{"op":"complete"}`))
 	get := func(r *replica) (rpc, rest httpAnswer) {
 		return c.post(r, "/agents/script", request("tasks/get", `{"id":"`+asked+`"}`)),
@@ -129,7 +134,7 @@ func TestBlockedDatabaseEndsRequestsInTime(t *testing.T) {
 		{pool, 503, 503, "UNAVAILABLE", true}} {
 		began := time.Now()
 		rpc, rest := get(tt.r)
-		within(t, tt.r.name, time.Since(began), 15*time.Second)
+		logTook(t, tt.r.name, time.Since(began))
 		if rpc.status != tt.rpc || rest.status != tt.rest {
 			t.Errorf("%s: JSON-RPC %d, HTTP+JSON %d", tt.r.name, rpc.status, rest.status)
 		}

@@ -107,7 +107,7 @@ func TestMemoryAttacksDoNotKillTheReplica(t *testing.T) {
 	c := newCluster(t)
 	c.cutOK, c.mixed = true, true
 	s := &siege{
-		cluster: c, client: &http.Client{Timeout: 2 * time.Minute},
+		cluster: c, client: &http.Client{Timeout: 2 * patience},
 		eve: c.apiKey("acme", "eve", "tasks:read,tasks:write,worker"),
 		ann: c.apiKey("acme", "ann", "tasks:read,tasks:write"),
 	}
@@ -277,7 +277,7 @@ func TestPagesAreLimitedByBytes(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a")
 	target := &attack.Target{Addr: strings.TrimPrefix(a.base, "http://"), Agent: "script"}
-	client := &http.Client{Timeout: time.Minute}
+	client := &http.Client{Timeout: patience}
 	var made atomic.Int64
 	for i := range 6 {
 		answered(t, target, client, attack.Large(fmt.Sprint("m", i), "", 1900<<10, true))

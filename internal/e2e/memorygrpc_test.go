@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -42,7 +41,7 @@ func TestPagesOverGRPCAreLimitedByBytes(t *testing.T) {
 	a := c.start("a", "A2AD_GRPC_LISTEN=127.0.0.1:0")
 	// the default agent, because 0.3 reaches no other
 	target := &attack.Target{Addr: strings.TrimPrefix(a.base, "http://"), Agent: "echo"}
-	client := &http.Client{Timeout: time.Minute}
+	client := &http.Client{Timeout: patience}
 	const tasks, most = 6, 5 << 20
 	for i := range tasks {
 		answered(t, target, client, attack.Large(fmt.Sprint("m", i), "", 1900<<10, true))

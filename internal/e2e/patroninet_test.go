@@ -224,7 +224,7 @@ func (p *patroniNodes) leader(but int) int {
 // awaitWhole returns the leader once the two others follow it, one of them synchronously.
 func (p *patroniNodes) awaitWhole() (leader int) {
 	p.t.Helper()
-	untilFor(p.t, 3*time.Minute, "there are a leader, a synchronous standby and a third node", func() bool {
+	untilFor(p.t, 2*patience, "there are a leader, a synchronous standby and a third node", func() bool {
 		leader = p.leader(0)
 		if leader == 0 {
 			return false

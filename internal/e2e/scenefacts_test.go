@@ -107,8 +107,8 @@ func sceneFacts(s *stage) {
 
 // scenePools blocks everything that reads tasks.
 func scenePools(s *stage) {
-	a := s.start("a", admin, "A2AD_DB_POOL=5", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s",
-		"A2AD_STATEMENT_TIMEOUT=20s")
+	a := s.start("a", admin, "A2AD_DB_POOL=5", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=1h",
+		"A2AD_STATEMENT_TIMEOUT=1h")
 	s.shows(unseen, a, rose("a2ad_db_pool_max", "pool", "api"), rose("a2ad_db_pool_idle"))
 	task := send(s.t, s.client(a, "echo"), say("x")).TaskID
 	a.log.expectErrors()

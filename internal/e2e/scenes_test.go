@@ -236,6 +236,8 @@ func sceneSlow(s *stage) {
 	s.shows(before, b, grew(1, "a2ad_sse_slow_readers_total"))
 	s.awaitRest()
 	b.stop() // the other helpers do not speak TLS
+	a.stop() // it would cut who reads the tasks again at the end
+	s.start("c")
 }
 
 func sceneWakes(s *stage) {

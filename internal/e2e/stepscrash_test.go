@@ -296,7 +296,8 @@ func TestFrozenReplicaAmongStepsAndWaits(t *testing.T) {
 			m := moments[name]
 			c := newCluster(t)
 			p := c.payer("pays", m.wait, false)
-			a := c.start("a")
+			// PostgreSQL ends the transaction of the frozen replica.
+			a := c.start("a", "A2AD_IDLE_TX_TIMEOUT=2s")
 			g := c.rowGate(m.table, m.op, false)
 			task := m.reach(c, a, g, "pays")
 			a.log.expectErrors()

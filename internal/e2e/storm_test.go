@@ -38,7 +38,7 @@ func TestKilledBackendResetsPostgres(t *testing.T) {
 		_, err := query[int](c, `SELECT 1`)
 		return err == nil
 	})
-	within(t, "the first answers after the reset", l.progress(8), 2*time.Second)
+	logTook(t, "the first answers after the reset", l.progress(8))
 	l.progress(20)
 	l.finish()
 }
@@ -67,7 +67,7 @@ func TestBackendsKilledUnderLoad(t *testing.T) {
 	if kills < 20 {
 		t.Fatalf("%d connections were ended, want about 40", kills)
 	}
-	within(t, "answers after the storm", l.progress(8), 2*time.Second)
+	logTook(t, "answers after the storm", l.progress(8))
 	l.finish()
 	failed, all := 0, 0
 	for _, r := range []*replica{a, b} {

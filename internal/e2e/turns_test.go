@@ -148,8 +148,8 @@ func TestBusyAgentRefusesMessages(t *testing.T) {
 func TestCancelFromTheOtherReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	// Leases are renewed every 20 s, so that only the wake-up is in time.
-	a := c.start("a", "A2AD_LEASE_TTL=60s")
+	// Leases are renewed every 20 minutes, so that only the wake-up comes before the end of the test's patience.
+	a := c.start("a", "A2AD_LEASE_TTL=1h")
 	b := c.start("b", "A2AD_WORKERS=0")
 	onB := c.client(b, "script")
 	ctx := bounded(t)
@@ -170,7 +170,7 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 			})
 		endsWith(t, events, a2a.StateCanceled)
 		a.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task && l.str("outcome") == "canceled" })
-		within(t, "the end of the agent", time.Since(canceled), time.Second)
+		logTook(t, "the end of the agent", time.Since(canceled))
 		if diff := cmp.Diff([]string{"a canceled"}, c.attempts(task)); diff != "" {
 			t.Errorf("attempts (-want +got):\n%s", diff)
 		}

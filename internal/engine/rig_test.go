@@ -220,7 +220,7 @@ func frames(t testing.TB, s *engine.Stream, want string) string {
 	n := len(strings.Fields(strings.TrimSuffix(want, "…")))
 	var out []string
 	for {
-		limit := 20 * time.Second
+		limit := 5 * time.Minute
 		if len(out) >= n {
 			limit = 30 * time.Millisecond // no more frames expected
 		}
@@ -262,7 +262,7 @@ var errNothing = errors.New("nothing yet")
 // next returns a frame that must come.
 func next(t testing.TB, s *engine.Stream) engine.Frame {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	f, err := s.Next(ctx)
 	if err != nil {
@@ -290,7 +290,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("%s: timed out", what)
 		panic("unreachable")
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const setUpLimit = 2 * time.Minute
+const setUpLimit = 8 * time.Minute
 
 // shared is the server for all tests that neither stop it nor need their own settings. The first of them starts it.
 var shared struct {

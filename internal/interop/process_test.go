@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	readyLimit = time.Minute
-	stopLimit  = 40 * time.Second // more than the default A2AD_DRAIN_TIMEOUT
+	readyLimit = 5 * time.Minute
+	stopLimit  = 5 * time.Minute
 )
 
 // replica is one a2ad server process.

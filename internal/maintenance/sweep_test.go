@@ -31,7 +31,7 @@ func TestSweeperRemovesOldRows(t *testing.T) {
 	exec(`INSERT INTO a2a.push_attempts (push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at)
 		SELECT p.id, p.task_id, 0, 1, o.outcome, 1, 'auto', p.deleted_at
 		FROM a2a.push_configs p, (VALUES ('failed'), ('delivered')) o(outcome)`)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	done := make(chan error, 2)
 	defer func() {
 		cancel()

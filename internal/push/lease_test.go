@@ -73,10 +73,11 @@ func TestLongRequestKeepsItsWebhook(t *testing.T) {
 		entered <- struct{}{}
 		<-released
 	})
-	const lease = 4 * time.Second // a pause of half of it loses no lease
+	const lease = 20 * time.Second // a pause of half of it loses no lease
 	task := b.task(a2a.PushConfig{URL: s.URL})
-	b.deliver(func(c *DelivererConfig) { c.Lease = lease })
-	b.deliver(func(c *DelivererConfig) { c.Store, c.Lease = b.replica("r2"), lease })
+	patient := newClient(t, ClientConfig{Policy: dev, Timeout: 2 * patience, HeaderTimeout: 2 * patience})
+	b.deliver(func(c *DelivererConfig) { c.Lease, c.Client = lease, patient })
+	b.deliver(func(c *DelivererConfig) { c.Store, c.Lease, c.Client = b.replica("r2"), lease, patient })
 	t.Cleanup(release) // before the deliverers end
 	<-entered
 	var first, until time.Time

@@ -105,7 +105,7 @@ func TestCompareNamesWhatChanged(t *testing.T) {
 
 func TestHangupOfTheTerminalStopsTheServer(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	hangups, stopped := make(chan os.Signal, 1), false
 	r := &Replica{options: Options{Reload: Reload{

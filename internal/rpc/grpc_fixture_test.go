@@ -59,9 +59,9 @@ func serveGRPCWithin(t *testing.T, s *site, limits wire.Limits,
 			v1.Codec{Limits: limits})
 		if onSharedPort(t) {
 			s.rpc.Share(calls)
-			ended <- s.rpc.Serve(ctx, l, 20*time.Second)
+			ended <- s.rpc.Serve(ctx, l, 5*time.Minute)
 		} else {
-			ended <- calls.Serve(ctx, l, 20*time.Second)
+			ended <- calls.Serve(ctx, l, 5*time.Minute)
 		}
 	}()
 	stop = sync.OnceFunc(func() {
@@ -303,7 +303,7 @@ func eventOf(t *testing.T, item map[string]any) string {
 // eventually polls, for conditions that nothing announces.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(time.Minute)
+	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(5*time.Minute)
 	defer tick.Stop()
 	defer limit.Stop()
 	for !so() {

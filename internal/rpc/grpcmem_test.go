@@ -18,7 +18,7 @@ func TestGRPCUnreadAnswersReturnTheirMemory(t *testing.T) {
 	t.Parallel()
 	b := budget.New(budget.Config{Total: 64 << 20})
 	_, conn, _ := openGRPC(t, func(c *rpc.Config) {
-		c.Budget, c.WriteTimeout, c.SSEWriteTimeout = b, 2*time.Second, 2*time.Second
+		c.Budget, c.WriteTimeout, c.SSEWriteTimeout = b, 5*time.Second, 5*time.Second
 	})
 	c, d := caller{t, conn, service1}, grpcDialects[1]
 	made := object(t, c.call("SendMessage",

@@ -64,7 +64,7 @@ func serveShared(t *testing.T, s *site) (address string, stop func() error) {
 	s.rpc.Share(s.rpc.NewGRPC(v1.Codec{}))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- s.rpc.Serve(ctx, l, 20*time.Second) }()
+	go func() { ended <- s.rpc.Serve(ctx, l, 5*time.Minute) }()
 	t.Cleanup(cancel)
 	return l.Addr().String(), func() error { cancel(); return <-ended }
 }

@@ -53,7 +53,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	var follower *stream.Follower
 	database := storetest.New(t)
 	pg, err := store.Open(t.Context(), store.Config{
-		Config: db.Config{URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: 15 * time.Second,
+		Config: db.Config{URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: time.Minute,
 			Wake: hub.Wake},
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {

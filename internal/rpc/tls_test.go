@@ -54,7 +54,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		at[i] = l.Addr().String()
-		go func() { ended <- serve(drain, l, 20*time.Second) }()
+		go func() { ended <- serve(drain, l, 5*time.Minute) }()
 	}
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	defer tr.CloseIdleConnections()

@@ -29,7 +29,7 @@ func TestEstimatedTotalIsMarked(t *testing.T) {
 	list("")
 	for _, q := range []string{
 		`CREATE FUNCTION a2a.slow(uuid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-			IF current_setting('statement_timeout') = '5s' THEN
+			IF current_setting('statement_timeout') = '20s' THEN
 				RAISE EXCEPTION 'too long' USING ERRCODE = '57014';
 			END IF;
 			RETURN true;

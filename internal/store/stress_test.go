@@ -21,7 +21,7 @@ import (
 // are short, so that many expire.
 const (
 	stressTime = 3 * time.Second
-	stressMost = time.Minute
+	stressMost = 10 * time.Minute
 	stressTTL  = 150 * time.Millisecond
 )
 

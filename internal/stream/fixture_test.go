@@ -192,7 +192,7 @@ func (f *fixture) follow(task a2a.ID, after, head int64) *stream.Cursor {
 // read reads events from a cursor until seq, and fails if any is missing, doubled or out of order.
 func read(t testing.TB, c *stream.Cursor, after, until int64) []*stream.Item {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var all []*stream.Item
 	for after < until {
@@ -228,7 +228,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("%s: timed out", what)
 		panic("unreachable")
 	}

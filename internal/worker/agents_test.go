@@ -76,19 +76,19 @@ func TestLeasesOfAddedAgentsAreRenewed(t *testing.T) {
 	f := newFixture(t)
 	g := newGate()
 	p := f.start(config(nil, agent("a", say(done...)))) // leases of an hour
-	p.SetAgents([]worker.Agent{agent("b", g, a2a.Limits{LeaseTTL: 3 * time.Second})})
+	p.SetAgents([]worker.Agent{agent("b", g, a2a.Limits{LeaseTTL: 12 * time.Second})})
 	task := f.submit("b", "1")
 	receive(t, "run", g.started)
 	renewed := func(after string) {
 		t.Helper()
 		f.waitQuery(
 			"SELECT (SELECT lease_until FROM a2a.task_leases) > " +
-				"(SELECT claimed_at + interval '3 seconds' + interval '" + after + "' FROM a2a.task_attempts)",
+				"(SELECT claimed_at + interval '12 seconds' + interval '" + after + "' FROM a2a.task_attempts)",
 		)
 	}
 	renewed("500 ms")
 	p.SetAgents([]worker.Agent{agent("a", say(done...))}) // a run keeps its lease without its agent, too
-	renewed("2500 ms")
+	renewed("6 seconds")
 	g.next <- done
 	f.waitState(task, a2a.StateCompleted)
 }

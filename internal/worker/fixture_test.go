@@ -131,8 +131,8 @@ func config(change func(*worker.Config), agents ...worker.Agent) worker.Config {
 		Slots:   4,
 		Agents:  agents,
 		Poll:    time.Hour,
-		Drain:   time.Minute,
-		Abandon: 10 * time.Second,
+		Drain:   5 * time.Minute,
+		Abandon: 5 * time.Minute,
 		Logger:  slog.New(slog.DiscardHandler),
 		Limits: a2a.Limits{
 			MaxAttempts: 3,
@@ -242,7 +242,7 @@ func (f *fixture) waitFor(task a2a.ID, what string, ok func(*a2a.Task) bool) *a2
 		}
 		select {
 		case <-wake:
-		case <-time.After(20 * time.Second):
+		case <-time.After(5 * time.Minute):
 			f.t.Fatalf("the task is %s at %d, want %s", t.Status.State, t.LastSeq, what)
 		case <-f.t.Context().Done():
 			f.t.Fatalf("the task is %s at %d, want %s", t.Status.State, t.LastSeq, what)
@@ -261,7 +261,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("%s: nothing was received", what)
 		panic("unreachable")
 	}

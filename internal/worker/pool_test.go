@@ -158,7 +158,7 @@ func TestUnreadableTasksAreRetried(t *testing.T) {
 	t.Parallel()
 	for outcome, limit := range map[string]func(c *store.Config){
 		"released": func(c *store.Config) { c.LockTimeout = 20 * time.Millisecond },
-		"retry":    func(c *store.Config) { c.LockTimeout, c.StatementTimeout = time.Minute, 200*time.Millisecond },
+		"retry":    func(c *store.Config) { c.LockTimeout, c.StatementTimeout = time.Minute, 3*time.Second },
 	} {
 		t.Run(outcome, func(t *testing.T) {
 			t.Parallel()

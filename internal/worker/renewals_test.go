@@ -12,7 +12,6 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -44,19 +43,19 @@ func (*stuck) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {
 // Each run ends by its own timer, even if no renewal returns.
 func TestRunsEndWhenRenewalsHang(t *testing.T) {
 	t.Parallel()
-	slowtest.Only(t, slowtest.Crash)
 	s := newStuck("LeaseRenew")
 	defer s.free() // before the pool is stopped
 	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
 	var agents []worker.Agent
 	gates := make(map[string]*gate)
 	for name, ttl := range map[string]time.Duration{
-		"a": 300 * time.Millisecond, "b": 450 * time.Millisecond, "c": 600 * time.Millisecond,
+		"a": 6 * time.Second, "b": 7 * time.Second, "c": 8 * time.Second, // a run must begin in this time
 	} {
 		gates[name] = newGate()
 		agents = append(agents, agent(name, gates[name], a2a.Limits{LeaseTTL: ttl}))
 	}
-	p := f.start(config(nil, agents...))
+	// The attempts that follow wait at their gates until the drain ends.
+	p := f.start(config(func(c *worker.Config) { c.Drain = time.Millisecond }, agents...))
 	for name := range gates {
 		f.submit(name, "x")
 	}
@@ -74,11 +73,11 @@ func TestRunsEndWhenRenewalsHang(t *testing.T) {
 // A lease whose row is locked is renewed later, and the others are renewed in the meantime.
 func TestRenewalsDoNotWaitForALockedLease(t *testing.T) {
 	t.Parallel()
-	slowtest.Only(t, slowtest.Crash)
-	f := newFixture(t, func(c *store.Config) { c.LockTimeout = time.Minute })
+	f := newFixture(t, func(c *store.Config) { c.LockTimeout = time.Hour })
 	g := newGate()
-	const ttl = 900 * time.Millisecond
-	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
+	const ttl = 9 * time.Second
+	// The next attempt at the locked one waits at its gate until the drain ends.
+	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL, c.Drain = ttl, time.Millisecond }, agent("a", g)))
 	locked, other := f.submit("a", "locked"), f.submit("a", "other")
 	receive(t, "run", g.started)
 	receive(t, "run", g.started)
@@ -138,7 +137,7 @@ func TestRenewalsDoNotWaitForTheReasonOfALostLease(t *testing.T) {
 	defer s.free() // before the pool is stopped
 	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
 	g := newGate()
-	const ttl = 900 * time.Millisecond
+	const ttl = 9 * time.Second
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
 	canceled, other := f.submit("a", "canceled"), f.submit("a", "other")
 	receive(t, "run", g.started)
@@ -168,7 +167,7 @@ func send[T any](t testing.TB, c chan<- T, v T) {
 	t.Helper()
 	select {
 	case c <- v:
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the value was not received")
 	}
 }

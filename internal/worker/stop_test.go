@@ -57,7 +57,7 @@ func TestCancelIsFoundByTheRenewal(t *testing.T) {
 		}
 	})
 	g := newGate()
-	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = 3 * time.Second }, agent("a", g)))
+	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = 9 * time.Second }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	if _, err := f.Tasks.Cancel(t.Context(), ann, "a", task); err != nil {

@@ -74,7 +74,7 @@ func (f *fixture) await(what string, ok func() bool) {
 	f.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(time.Minute)
+	limit := time.After(5 * time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:

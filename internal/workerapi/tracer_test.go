@@ -36,7 +36,7 @@ func (f *fixture) waitPolled() {
 	f.t.Helper()
 	select {
 	case <-f.claims.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		f.t.Fatal("no claim has polled the queue")
 	}
 }

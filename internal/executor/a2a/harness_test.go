@@ -35,7 +35,7 @@ type keeper struct {
 func newKeeper(t *testing.T, f *fake, change ...func(*upstream.Config)) *keeper {
 	t.Helper()
 	c := upstream.Config{Card: f.cardURL(), Poll: time.Millisecond, Resume: 100 * time.Millisecond,
-		Patience: 20 * time.Second}
+		Patience: 5 * time.Minute}
 	for _, ch := range change {
 		ch(&c)
 	}
@@ -135,7 +135,7 @@ func (k *keeper) finish() {
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("the test is too slow"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, fmt.Errorf("the test hangs"))
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -120,7 +120,7 @@ func TestCommandMayCleanUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const script = `echo '{"statusUpdate":{"status":{"state":"completed"}}}'; exec 9>fifo; echo yes >tidied`
-	c := exec.Config{Command: sh(script), Dir: dir, Grace: time.Minute}
+	c := exec.Config{Command: sh(script), Dir: dir, Grace: 5 * time.Minute}
 	for _, err := range newExecutor(t, c).Execute(ctx, runOf(message("x"))) {
 		if err != nil {
 			t.Error(err)
@@ -172,7 +172,7 @@ func TestPipelineIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	// The command ends first, and a process that it started continues to write.
 	events, err := collect(t, exec.Config{Command: sh(`(read x; echo late) & echo early`), Output: exec.OutputText,
-		Lull: 10 * time.Second}, runOf(message("x")))
+		Lull: 5 * time.Minute}, runOf(message("x")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func TestCancelURLIsBounded(t *testing.T) {
 		}
 		<-r.Context().Done()
 	})
-	_, err := collect(t, ctx, http.Config{URL: url, CancelURL: url + "/cancel", CancelTimeout: 50 * time.Millisecond},
+	_, err := collect(t, ctx, http.Config{URL: url, CancelURL: url + "/cancel", CancelTimeout: 5 * time.Second},
 		run())
 	if !errors.Is(err, executor.ErrCanceled) || len(asked) != 1 {
 		t.Errorf("error %v, asked %d times", err, len(asked))
@@ -170,7 +170,7 @@ func TestTimeouts(t *testing.T) {
 			"the agent did not answer in time"},
 		{"connection", http.Config{URL: strings.Replace(silent(t), "http:", "https:", 1),
 			ConnectTimeout: 50 * time.Millisecond}, 0, "the agent cannot be reached in time"},
-		{"idle", http.Config{URL: hang(chunk + "\n"), IdleTimeout: 200 * time.Millisecond}, 1,
+		{"idle", http.Config{URL: hang(chunk + "\n"), IdleTimeout: 5 * time.Second}, 1,
 			"the agent sent nothing for too long"},
 		{"linger", http.Config{URL: hang(completed + "\n"), Linger: 50 * time.Millisecond}, 1, ""},
 	} {

@@ -44,7 +44,7 @@ func TestReadsOfStreamsDoNotUseThePoolOfRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for what, read := range readsOf(ctx, f, task) {
 		if err := read(); err != nil {

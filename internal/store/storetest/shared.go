@@ -38,7 +38,7 @@ const (
 	supervisorEnv = "A2AD_STORETEST_SUPERVISOR"
 
 	lockPollEvery = 20 * time.Millisecond
-	pingLimit     = 10 * time.Second
+	pingLimit     = time.Minute
 )
 
 // join finds or starts the server once per process: the result is valid until the process ends.

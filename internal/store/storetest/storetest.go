@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// setUpLimit bounds the time in which a test gets its database. It is long enough to pull an image.
-	setUpLimit = 4 * time.Minute
-	dropLimit  = time.Minute
+	// Guards against hanging, not measures. A test may have to pull an image before it gets its database.
+	setUpLimit = 10 * time.Minute
+	dropLimit  = 10 * time.Minute
 
 	// poolSize lets a test use several connections at once without waiting for itself.
 	poolSize = 16

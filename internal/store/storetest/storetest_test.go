@@ -208,7 +208,7 @@ func (u user) kill(t *testing.T) {
 // end.
 func awaitStopped(t *testing.T, dir, u string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(lockPollEvery)
 	defer tick.Stop()

@@ -23,7 +23,7 @@ const (
 	linger = 2 * time.Second
 
 	dockerCheckLimit = 3 * time.Second
-	stopLimit        = 30 * time.Second
+	stopLimit        = 5 * time.Minute
 )
 
 // serverParams suit many short databases: a vacuum rarely blocks the copy of a template, the pools of all packages fit,

@@ -356,9 +356,9 @@ func TestRetireHasNoStatementTimeout(t *testing.T) {
 	l := f.RunningTask()
 	f.Append(l, storetest.Artifact("a", "text"), storetest.Status(a2a.StateCompleted, "done"))
 	f.Exec(`CREATE FUNCTION a2a.test_slow() RETURNS trigger LANGUAGE plpgsql
-		AS $$ BEGIN PERFORM pg_sleep(3); RETURN NEW; END $$`)
+		AS $$ BEGIN PERFORM pg_sleep(8); RETURN NEW; END $$`)
 	f.Exec(`CREATE TRIGGER test_slow BEFORE INSERT ON a2a.artifacts FOR EACH ROW EXECUTE FUNCTION a2a.test_slow()`)
-	s := f.Replica("r2", func(c *store.Config) { c.StatementTimeout = time.Second })
+	s := f.Replica("r2", func(c *store.Config) { c.StatementTimeout = 4 * time.Second })
 	out, err := s.Tasks.Retire(t.Context(), a2a.ID{}, 0, 10, func(tasks.Ended) tasks.Fate { return tasks.Prune })
 	if err != nil || out.Pruned != 1 {
 		t.Fatalf("pruned %d logs, %v, want 1", out.Pruned, err)
