@@ -54,8 +54,8 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 	const streams, sends, slow, pool = 1000, 300, 50, 8
 	c := newCluster(t)
 	c.cutOK = true // the streams end below
-	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", fmt.Sprint("A2AD_DB_POOL=", pool), "A2AD_READ_HEADER_TIMEOUT=15s",
-		"A2AD_READ_TIMEOUT=15s",
+	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", fmt.Sprint("A2AD_DB_POOL=", pool),
+		"A2AD_READ_HEADER_TIMEOUT=15s", "A2AD_READ_TIMEOUT=15s",
 		"A2AD_BLOCKING_MAX_WAIT=10m", "A2AD_POOL_TIMEOUT=5m", "A2AD_STATEMENT_TIMEOUT=5m")
 	asked := send(t, c.client(a, "script"), play(`{"op":"input"}`))
 	get := request("tasks/get", `{"id":"`+asked.TaskID+`"}`)

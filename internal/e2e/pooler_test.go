@@ -140,7 +140,7 @@ func (c *cluster) doctor(url string) map[string]string {
 func TestSessionPoolerWorks(t *testing.T) {
 	t.Parallel()
 	c, p := startPooler(t, "default_pool_size = 40") // two replicas
-	env := []string{"A2AD_DATABASE_URL=" + p.url("session"), "A2AD_POLL_INTERVAL=1h", "A2AD_STATEMENT_TIMEOUT=7s"}
+	env := []string{"A2AD_DATABASE_URL=" + p.url("session"), "A2AD_POLL_INTERVAL=1h", "A2AD_STATEMENT_TIMEOUT=70s"}
 	a, b := c.start("a", append(env, "A2AD_WORKERS=0")...), c.start("b", env...)
 	g := newGate(t)
 	task := submit(t, c.client(a, "script"),
@@ -207,13 +207,13 @@ func TestFullPoolerIsReported(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	const advice = "default_pool_size"
 	c, p := startPooler(t, "default_pool_size = 1")
-	url := "A2AD_DATABASE_URL=" + p.url("session")
+	url, short := "A2AD_DATABASE_URL="+p.url("session"), "A2AD_POOL_TIMEOUT=2s"
 	for _, args := range [][]string{{"migrate", "up"}, {"task", "ls"}} {
-		if _, notes, code := c.operate([]string{url}, args...); code != 1 || !strings.Contains(notes, advice) {
+		if _, notes, code := c.operate([]string{url, short}, args...); code != 1 || !strings.Contains(notes, advice) {
 			t.Errorf("a2ad %q: exit code %d, %s", args, code, notes)
 		}
 	}
-	r := spawn(t, "early", c.env("early", "A2AD_ADMIN_LISTEN=127.0.0.1:0", url))
+	r := spawn(t, "early", c.env("early", "A2AD_ADMIN_LISTEN=127.0.0.1:0", url, short))
 	c.replicas = append(c.replicas, r)
 	r.awaitWaiting(advice)
 	r.checkWaiting(advice)

@@ -209,8 +209,8 @@ func (c *cluster) listen() (wakes func() []string) {
 	}
 }
 
-// A replica accepts requests, and its wake-ups reach no other replica. The poll finds the work, and a renewal the cancel:
-// nothing else would.
+// A replica accepts requests, and its wake-ups reach no other replica. The poll finds the work, and a renewal the
+// cancel: nothing else would.
 func TestWorkIsFoundWithoutAWakeUp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -20,12 +20,12 @@ func TestRunsContinueWhileTheDiskIsSlow(t *testing.T) {
 	const runs, clients = 16, 64
 	messages := 2000
 	if testing.Short() || raceEnabled {
-		messages = 400
+		messages = 600
 	}
 	srv := storetest.NewServer(t, map[string]string{"fsync": "on", "synchronous_commit": "on", "commit_delay": "100000",
 		"commit_siblings": "0"})
 	c := clusterOn(t, storetest.NewOn(t, srv))
-	const ttl = 6 * time.Second // a fifth of the default; the messages take several times as long
+	const ttl = 10 * time.Second // a third of the default; the messages take longer
 	a := c.start("a", "A2AD_LEASE_TTL="+ttl.String(), "A2AD_STATEMENT_TIMEOUT=8s", "A2AD_POOL_TIMEOUT=5s",
 		"A2AD_DB_POOL=16")
 	cl := c.client(a, "script")

@@ -337,7 +337,7 @@ func TestZombieRecordsNoStepAndWakesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := c.start("a")
+	a := c.start("a", "A2AD_IDLE_TX_TIMEOUT=2s") // the zombie may hold a transaction
 	task := submit(t, c.client(a, "pays"), say("x"))
 	until(t, "the agent works", func() bool { return p.did(task, "began") == 1 })
 	a.log.expectErrors()

@@ -290,7 +290,8 @@ func TestNetworkIsUnreachableForAWhile(t *testing.T) {
 			}
 			return connect(ctx)
 		},
-		Log: slog.New(log), PingInterval: 20 * time.Millisecond, PingTimeout: 3 * time.Second, ConnectTimeout: 3 * time.Second,
+		Log: slog.New(log), PingInterval: 20 * time.Millisecond, PingTimeout: 3 * time.Second,
+		ConnectTimeout: 3 * time.Second,
 	})
 	wake, stop := hub.Wait("task:a")
 	defer stop()

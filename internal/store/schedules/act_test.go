@@ -29,7 +29,8 @@ type rig struct {
 func newRig(t *testing.T, change ...func(*a2a.Schedule)) *rig {
 	t.Helper()
 	r := &rig{Fixture: storetest.Open(t), file: a2a.Schedule{
-		Name: "daily", Cron: storetest.FarCron(), Timezone: "UTC", Tenant: storetest.Ann.Tenant, Owner: storetest.Ann.Owner,
+		Name: "daily", Cron: storetest.FarCron(), Timezone: "UTC", Tenant: storetest.Ann.Tenant,
+		Owner:   storetest.Ann.Owner,
 		CatchUp: 2 * time.Hour, Message: a2a.Message{Role: a2a.RoleUser, Parts: storetest.Texts("report")},
 	}}
 	for _, c := range change {

@@ -19,8 +19,7 @@ func FarCron() string {
 	return fmt.Sprintf("0 0 1 %d *", (int(time.Now().UTC().Month())+5)%12+1)
 }
 
-// HourlyCron is the times of a schedule that ticks every hour, and neither ticked in the last 29 minutes nor ticks in the
-// next 29.
+// HourlyCron is the times of a schedule that ticks every hour, but not within 29 minutes of now.
 func HourlyCron() string {
 	return fmt.Sprintf("%d * * * *", time.Now().UTC().Add(30*time.Minute).Minute())
 }
