@@ -1,18 +1,29 @@
-# syntax=docker/dockerfile:1
 # One static binary in an empty image: no shell, no package manager, no root.
-FROM golang:1.26 AS build
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 # Modules first: they change less often than the code, so this layer stays cached.
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
-ARG VERSION=
-ARG COMMIT=
+ARG VERSION
+ARG COMMIT
+# An argument is a variable of the environment, where an empty one would hide the Makefile's default. So it is removed.
+# Go compiles for the architecture of the image on that of the machine, so no build is emulated.
+ARG TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    make build ${VERSION:+VERSION="$VERSION"} ${COMMIT:+COMMIT="$COMMIT"}
+    if [ -z "$VERSION" ]; then unset VERSION; fi; if [ -z "$COMMIT" ]; then unset COMMIT; fi; \
+    GOARCH=$TARGETARCH make build
 
 # Agents that run commands (executor: exec) need those commands: use FROM debian:stable-slim, or the http executor.
 FROM scratch
+ARG VERSION
+ARG COMMIT
+LABEL org.opencontainers.image.title="a2ad" \
+      org.opencontainers.image.description="A durable task server for A2A agents on PostgreSQL" \
+      org.opencontainers.image.source="https://github.com/a2ad/a2ad" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /src/bin/a2ad /a2ad
 # A number, because there is no /etc/passwd; Kubernetes' runAsNonRoot needs one too.

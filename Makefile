@@ -21,6 +21,8 @@ VALE_VERSION := v3.21.0
 VALE := bin/vale-$(VALE_VERSION)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 GOVULN := bin/govulncheck-$(GOVULN_VERSION)
+GORELEASER_VERSION := v2.15.1
+GORELEASER := bin/goreleaser-$(GORELEASER_VERSION)
 
 PKGS ?= ./...
 TESTFLAGS ?=
@@ -58,7 +60,8 @@ build: have-go ## Build bin/a2ad, static and stamped with its version
 .PHONY: test
 test: have-go ## Run all tests; finds or installs PostgreSQL first (RACE=1, PKGS=./internal/store, TESTFLAGS=-v)
 	@scripts/ensure-postgres.sh test
-	$(GO) test $(if $(RACE),-race )-timeout 25m $(TESTFLAGS) $(PKGS)
+	$(GO) test $(if $(RACE),-race )-timeout 40m $(TESTFLAGS) $(PKGS)
+	$(if $(filter ./...,$(PKGS)),cd sdk/go && $(GO) test $(if $(RACE),-race )-timeout 10m $(TESTFLAGS) ./...)
 
 # The first call downloads that version (npm); bin/ keeps it.
 .PHONY: test-pg
@@ -68,10 +71,22 @@ test-pg: ## Run the store and e2e tests on PostgreSQL 15, 16, 17 or 18 (VERSION=
 	echo "$$($$bin/postgres --version)"; \
 	A2AD_PG_BINDIR=$$bin A2AD_TEST_PG_SERVER_ONLY=1 $(GO) test $(if $(RACE),-race )-timeout 40m $(TESTFLAGS) $(PKGS)
 
+.PHONY: test-on
+test-on: have-go ## Test whether a PostgreSQL service fits a2ad (URL=postgres://…; CHECKS=1 leaves out the tests)
+	@$(GO) run ./internal/pgfit $(if $(CHECKS),-checks) '$(URL)'
+
 .PHONY: bench
 bench: ## Run the benchmarks and print each figure with its baseline
 	@scripts/ensure-postgres.sh test
 	$(GO) run ./internal/bench $(ARGS)
+
+TASKS ?= 1000000
+DATA ?=
+
+.PHONY: capacity
+capacity: ## Fill a database with ended tasks and measure beside them (TASKS=10000000, DATA=/var/tmp/x keeps it)
+	@scripts/ensure-postgres.sh test
+	$(GO) run ./internal/bench -run '^capacity$$' -tasks $(TASKS) $(if $(DATA),-data '$(DATA)') -limit 12h $(ARGS)
 
 SEEDS ?= 20
 SEED ?=
@@ -97,8 +112,31 @@ promcheck: ## Test the alerts and the dashboard in deploy with Prometheus
 	cd internal/promcheck && $(GO) test ./...
 
 .PHONY: deploycheck
-deploycheck: ## Validate deploy with the libraries of compose, kustomize and Kubernetes
+deploycheck: ## Validate deploy with the libraries of compose, kustomize, Helm and Kubernetes
 	cd internal/deploycheck && $(GO) test ./...
+
+# axe-core finds faults of accessibility. It is needed by this test alone.
+AXE := $(CURDIR)/bin/axe-4.11.0/node_modules/axe-core/axe.min.js
+$(AXE):
+	npm install --prefix bin/axe-4.11.0 --ignore-scripts --no-audit --no-fund axe-core@4.11.0
+
+.PHONY: console-browser
+console-browser: build $(AXE) ## Test the console in Chromium (needs chromium, node, npm and psql)
+	rm -rf bin/console-failures && mkdir -p bin/console-failures
+	cd internal/console/browsertest && A2AD_BIN='$(CURDIR)/bin/a2ad' AXE='$(AXE)' \
+		FAILURES='$(CURDIR)/bin/console-failures' $(GO) test -count=1 -timeout 15m ./...
+
+.PHONY: screenshots
+screenshots: build ## Write pictures of all pages of the console into bin/screenshots
+	mkdir -p bin/screenshots
+	cd internal/console/browsertest && A2AD_BIN='$(CURDIR)/bin/a2ad' SCREENSHOTS='$(CURDIR)/bin/screenshots' \
+		$(GO) test -count=1 -run TestScreenshots ./...
+
+.PHONY: docs-images
+docs-images: build ## Make the pictures of the documents from the demo
+	mkdir -p docs/images
+	cd internal/console/browsertest && A2AD_BIN='$(CURDIR)/bin/a2ad' DOCS_IMAGES='$(CURDIR)/docs/images' \
+		$(GO) test -count=1 -run TestPictures ./...
 
 .PHONY: interop
 interop: build ## Test a2ad with the official clients: Go, JavaScript (needs node and npm), Python (if installed)
@@ -106,8 +144,10 @@ interop: build ## Test a2ad with the official clients: Go, JavaScript (needs nod
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
 	cd examples/front-js && npm ci --ignore-scripts --no-audit --no-fund
 	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && A2AD_BIN='$(CURDIR)/bin/a2ad' npm test
+	cd internal/interop/peerbench/jsserver && npm ci --ignore-scripts --no-audit --no-fund && npm test
 	A2AD_TEST_NPM=1 $(GO) test ./internal/doctest -count=1 -run TestDocuments/examples/typescript
-	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
+	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then \
+		$(MAKE) --no-print-directory interop-python interop-mcp; \
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
 	@$(MAKE) --no-print-directory interop-frameworks
 
@@ -120,10 +160,97 @@ interop-python: build
 		A2AD_BIN='$(CURDIR)/bin/a2ad' $$python -B internal/interop/python/$${run#*:}.py -v || exit 1; \
 	done
 
+.PHONY: interop-mcp
+interop-mcp: build ## Test a2ad mcp with the official MCP client for Python (needs python3 with venv)
+	@scripts/ensure-postgres.sh test
+	@python=$$(scripts/python-env.sh internal/interop/python/requirements-mcp.txt) || exit 1; \
+	A2AD_BIN='$(CURDIR)/bin/a2ad' $$python -B internal/interop/python/test_mcp.py -v
+
 .PHONY: interop-frameworks
 interop-frameworks: build ## Test a2ad with the A2A clients of frameworks, each pinned (FRAMEWORKS="google_adk js" for some)
 	@scripts/ensure-postgres.sh test
 	scripts/interop-frameworks.sh $(FRAMEWORKS)
+
+.PHONY: sdk-python
+sdk-python: build ## Check, test and pack the library for Python (needs python3 with venv)
+	@scripts/ensure-postgres.sh test
+	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-python.sh
+
+.PHONY: sdk-typescript
+sdk-typescript: build ## Check, test and pack the library for TypeScript (needs node and npm)
+	@scripts/ensure-postgres.sh test
+	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-typescript.sh
+
+# npm and pip install what the projects need.
+.PHONY: scaffold-test
+scaffold-test: have-go ## Make a project of each language with `a2ad new agent`, test it and run it; needs the network
+	@scripts/ensure-postgres.sh test
+	A2AD_TEST_SCAFFOLD=1 $(GO) test ./internal/e2e -count=1 -timeout 20m -run '^TestNewAgents$$' $(TESTFLAGS)
+
+.PHONY: sdk-frameworks
+sdk-frameworks: build ## Test the adapters of the library for Python with each framework (FRAMEWORKS="langgraph" for some)
+	@scripts/ensure-postgres.sh test
+	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-frameworks.sh $(FRAMEWORKS)
+
+.PHONY: sdk-frameworks-js
+sdk-frameworks-js: build ## Test the adapters of the library for TypeScript with each framework (needs node and npm)
+	@scripts/ensure-postgres.sh test
+	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-frameworks-js.sh
+
+.PHONY: sdk-conformance
+sdk-conformance: have-go ## Test that all libraries behave the same (needs python3 with venv, node and npm; ARGS="-run …")
+	@scripts/ensure-postgres.sh test
+	scripts/sdk-conformance.sh $(ARGS)
+
+.PHONY: docker-test
+docker-test: have-go ## Run docker-compose.yml on a Docker daemon of its own, and let its parts fail (Debian, as root)
+	@TESTFLAGS='$(TESTFLAGS)' scripts/docker-test.sh
+
+.PHONY: docker-ha-test
+docker-ha-test: have-go ## The same for deploy/compose/ha.yml: the tutorial, and then each part fails under load
+	@scripts/docker-test.sh env A2AD_TEST_DOCKER=1 $(GO) test ./internal/dockertest -run TestHighAvailability -count=1 \
+		-timeout 40m -v $(TESTFLAGS)
+
+# .github/workflows/release.yml calls it for a tag, with tokens in the environment.
+.PHONY: release
+release release-snapshot: export A2AD_VERSION = $(VERSION)
+release release-snapshot: export A2AD_COMMIT = $(COMMIT)
+release: $(GORELEASER)
+	$(GORELEASER) release --clean $(ARGS)
+
+# Only what needs an account or another tool is left out. With syft installed, the snapshot has the SBOMs, too.
+# A2AD_SNAPSHOT_OF_LINUX=1 leaves out macOS and Windows, which the tests of the packages do not need.
+.PHONY: release-snapshot
+release-snapshot: export HOMEBREW_TAP_TOKEN =
+release-snapshot: $(GORELEASER) ## Make all files of a release in dist/ without publishing them; takes some minutes
+	$(GORELEASER) check
+	@command -v syft >/dev/null || echo "syft is not installed: this snapshot has no SBOMs" >&2
+	$(GORELEASER) release --snapshot --clean --skip=publish,sign,announce$$(command -v syft >/dev/null || echo ,sbom)
+
+.PHONY: package-test
+package-test: $(GORELEASER) ## Install, run, upgrade and purge the packages of `make release-snapshot` (Debian, as root)
+	@GORELEASER='$(CURDIR)/$(GORELEASER)' scripts/package-test.sh
+
+# --quiet would also hide the warnings that --strict counts.
+.PHONY: site
+site: ## Build the documentation site into site/; fails for broken links (needs python3 with venv)
+	@python=$$(scripts/python-env.sh scripts/site/requirements.txt) || exit 1; \
+	NO_MKDOCS_2_WARNING=true $$python -m mkdocs build --clean --strict
+
+# Of a minor version the site has the newest patch. A prerelease, such as 0.3.0-rc.1, does not become the latest.
+.PHONY: site-version
+site-version: ## Commit the site of VERSION to the branch gh-pages, which has all versions (ARGS=--push)
+	@python=$$(scripts/python-env.sh scripts/site/requirements.txt) || exit 1; \
+	export NO_MKDOCS_2_WARNING=true A2AD_SITE_REF='v$(VERSION)' PATH="$$(dirname $$python):$$PATH"; \
+	case '$(VERSION)' in \
+	*-*) mike deploy $(ARGS) '$(VERSION)' ;; \
+	*) mike deploy $(ARGS) --update-aliases --title '$(VERSION)' \
+			"$$(echo '$(VERSION)' | cut -d. -f1,2)" latest && mike set-default $(ARGS) latest ;; \
+	esac
+
+.PHONY: site-test
+site-test: ## Publish three versions of the site into a repository of its own, and check them (needs python3 with venv)
+	@scripts/site/versions-test.sh
 
 .PHONY: up
 up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/how-to/deploy.md)
@@ -135,7 +262,7 @@ down: ## Stop the containers of `make up`; keep the database
 
 .PHONY: fmt
 fmt: ## Format the Go code
-	gofmt -w cmd internal migrations
+	gofmt -w cmd internal migrations sdk/go
 
 .PHONY: generate
 generate: $(SQLC) ## Generate the dbsqlc package of each room from queries/ and migrations/
@@ -149,6 +276,7 @@ sqlc-diff: $(SQLC) ## Fail if the generated code is out of date
 lint: $(GOLANGCI) ## Check format, style and imports between packages
 	$(GOLANGCI) run ./...
 	for module in . oldest/go03 oldest/go10; do (cd internal/interop/$$module && '$(CURDIR)/$(GOLANGCI)' run ./...) || exit 1; done
+	cd sdk/go && '$(CURDIR)/$(GOLANGCI)' run ./...
 	cd internal/promcheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	cd internal/deploycheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	scripts/check-sleeps.sh
@@ -159,8 +287,9 @@ prose: $(VALE) ## Check words and sentences of the documents and the help texts 
 
 .PHONY: vet
 vet: ## Check format, go vet, and that go.mod is tidy
-	@out=$$(gofmt -l cmd internal migrations 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
+	@out=$$(gofmt -l cmd internal migrations sdk/go 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
+	cd sdk/go && $(GO) vet ./... && $(GO) mod tidy -diff
 	$(GO) vet -tags patroni ./internal/e2e
 	$(GO) mod verify
 	$(GO) mod tidy -diff
@@ -201,3 +330,8 @@ $(GOLANGCI):
 	@mkdir -p bin
 	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv bin/golangci-lint $@
+
+$(GORELEASER):
+	@mkdir -p bin
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+	@mv bin/goreleaser $@

@@ -28,16 +28,16 @@ func (w *warnings) Fire(e *logrus.Entry) error {
 	return nil
 }
 
-// load reads a file as docker compose config does, with an empty environment and no .env. A warning of compose is an
+// load reads files as docker compose config does, with an empty environment and no .env. A warning of compose is an
 // error.
-func load(ctx context.Context, file string, profiles ...string) (*types.Project, error) {
+func load(ctx context.Context, files []string, profiles ...string) (*types.Project, error) {
 	var warned warnings
 	logger := logrus.StandardLogger()
 	logger.SetOutput(io.Discard)
 	old := logger.ReplaceHooks(make(logrus.LevelHooks))
 	defer logger.ReplaceHooks(old)
 	logger.AddHook(&warned)
-	options, err := cli.NewProjectOptions([]string{file}, cli.WithDiscardEnvFile, cli.WithInterpolation(true),
+	options, err := cli.NewProjectOptions(files, cli.WithDiscardEnvFile, cli.WithInterpolation(true),
 		cli.WithConsistency(true), cli.WithProfiles(profiles))
 	if err != nil {
 		return nil, err
@@ -46,25 +46,29 @@ func load(ctx context.Context, file string, profiles ...string) (*types.Project,
 	return project, errors.Join(append(warned.list, err)...)
 }
 
-// Compose loads the file without profiles, with its profile, and as compose prints it.
-func TestComposeAcceptsTheFile(t *testing.T) {
+// Compose loads the file without profiles, with its profile, with the file for high availability, and as compose prints
+// it.
+func TestComposeAcceptsTheFiles(t *testing.T) {
 	file := filepath.Join(repository, "docker-compose.yml")
+	ha := filepath.Join(repository, "deploy", "compose", "ha.yml")
 	for _, tt := range []struct {
-		profiles, services []string
+		files, profiles, services []string
 	}{
-		{nil, []string{"a2ad-1", "a2ad-2", "migrate", "postgres", "proxy", "secrets"}},
-		{[]string{"observability"}, []string{"a2ad-1", "a2ad-2", "grafana", "migrate", "postgres", "prometheus",
-			"proxy", "secrets"}},
+		{[]string{file}, nil, []string{"a2ad-1", "a2ad-2", "migrate", "postgres", "proxy", "secrets"}},
+		{[]string{file}, []string{"observability"}, []string{"a2ad-1", "a2ad-2", "grafana", "migrate", "postgres",
+			"prometheus", "proxy", "secrets"}},
+		{[]string{file, ha}, nil, []string{"a2ad-1", "a2ad-2", "a2ad-3", "etcd-1", "etcd-2", "etcd-3", "migrate",
+			"postgres-1", "postgres-2", "postgres-3", "proxy", "secrets"}},
 	} {
-		project, err := load(t.Context(), file, tt.profiles...)
+		project, err := load(t.Context(), tt.files, tt.profiles...)
 		if err != nil {
-			t.Errorf("profiles %q: %v", tt.profiles, err)
+			t.Errorf("%q with profiles %q: %v", tt.files, tt.profiles, err)
 			continue
 		}
 		names := project.ServiceNames()
 		slices.Sort(names)
 		if !slices.Equal(names, tt.services) {
-			t.Errorf("with profiles %q it starts %q, want %q", tt.profiles, names, tt.services)
+			t.Errorf("%q with profiles %q start %q, want %q", tt.files, tt.profiles, names, tt.services)
 		}
 		for _, s := range project.Services {
 			for _, v := range s.Volumes {
@@ -84,7 +88,7 @@ func TestComposeAcceptsTheFile(t *testing.T) {
 		if err := os.WriteFile(again, printed, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := load(t.Context(), again, tt.profiles...); err != nil {
+		if _, err := load(t.Context(), []string{again}, tt.profiles...); err != nil {
 			t.Errorf("what docker compose config prints cannot be read: %v", err)
 		}
 	}
@@ -114,7 +118,7 @@ func TestComposeFaultsAreFound(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.Replace(string(data), tt.old, tt.new, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := load(t.Context(), file); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := load(t.Context(), []string{file}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("with %q the file is read: %v", tt.new, err)
 		}
 	}

@@ -37,13 +37,17 @@ var commands = []commanded{
 	{"docs/tutorials/first-agent.md", true, ""},
 	{"docs/tutorials/first-webhook.md", true, "python3"},
 	{"docs/tutorials/durable-agent.md", true, "python3"},
+	{"docs/tutorials/operators-day.md", true, ""},
 	{"docs/tutorials/first-deployment.md", false, ""},
 	{"docs/explanation/durability.md", false, ""},
 	{"docs/how-to/a2a-agents.md", false, ""},
 	{"docs/how-to/agent-files.md", false, ""},
 	{"docs/how-to/command-agents.md", false, ""},
 	{"docs/how-to/http-agents.md", false, "python3"},
+	{"docs/how-to/mcp.md", false, ""},
 	{"docs/how-to/remote-workers.md", false, ""},
+	{"docs/how-to/migrate-from-sdk.md", true, "python3"},
+	{"docs/how-to/place-tenants.md", true, ""},
 	{"docs/reference/demo-agents.md", false, ""},
 	{"docs/how-to/audit-queries.md", true, ""},
 	{"docs/how-to/schedules.md", true, ""},
@@ -65,6 +69,16 @@ var commands = []commanded{
 	{"examples/python-pull/README.md", false, "python3"},
 	{"examples/shell/README.md", false, ""},
 	{"examples/typescript/README.md", false, "npm"},
+	{"sdk/go/README.md", false, "go"},
+	{"sdk/python/README.md", false, "python3"},
+	{"sdk/typescript/README.md", false, "npm"},
+}
+
+// networked are the documents that install packages from the network, and the variables that let the test run them.
+var networked = map[string]string{
+	"examples/typescript/README.md": "A2AD_TEST_NPM", // make interop
+	"sdk/python/README.md":          "A2AD_TEST_PIP", // make sdk-python
+	"sdk/typescript/README.md":      "A2AD_TEST_NPM", // make sdk-typescript
 }
 
 // The documents are followed step by step.
@@ -73,8 +87,8 @@ func TestDocuments(t *testing.T) {
 	for _, doc := range commands {
 		t.Run(strings.TrimSuffix(doc.file, ".md"), func(t *testing.T) {
 			t.Parallel()
-			if doc.needs == "npm" && os.Getenv("A2AD_TEST_NPM") == "" {
-				t.Skip("its packages come from the network: make interop runs it")
+			if allows := networked[doc.file]; allows != "" && os.Getenv(allows) == "" {
+				t.Skipf("its packages come from the network: %s=1 runs it", allows)
 			}
 			for runtime := range strings.FieldsSeq(doc.needs) {
 				switch _, err := exec.LookPath(runtime); {
@@ -94,6 +108,9 @@ func TestDocuments(t *testing.T) {
 					strings.Contains(b.text, administrator)
 			}
 			s := newShell(t, doc.ownDatabase, slices.ContainsFunc(todo, asksAdministrator))
+			if strings.HasPrefix(doc.file, "sdk/") {
+				s.copyTree(t, "sdk")
+			}
 			for i := range todo {
 				do(t, s, &todo[i])
 			}

@@ -43,6 +43,10 @@ func TestSystemd(t *testing.T) {
 			credential+":/etc/a2ad/"+credential) {
 			t.Errorf("%s: no credential %s is loaded", name, credential)
 		}
+		// A package installs the unit before there is a configuration.
+		if isFile && !slices.Contains(keys["AssertPathExists"], "/etc/a2ad/"+credential) {
+			t.Errorf("the unit starts without /etc/a2ad/%s", credential)
+		}
 	}
 	command, ok := strings.CutPrefix(strings.Join(keys["ExecStart"], ""), "/usr/local/bin/a2ad ")
 	if !ok {

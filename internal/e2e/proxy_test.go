@@ -76,7 +76,7 @@ func startProxy(t *testing.T, at []fixed) *proxied {
 		t.Fatal(err)
 	}
 	api, grpc, health := freePort(t), freePort(t), freePort(t)
-	replace := []string{"maxconn 20000\n", "maxconn 2000\n", "bind :8080\n", "bind " + api + "\n", "bind :8081 ",
+	replace := []string{"bind :8080\n", "bind " + api + "\n", "bind :8081 ",
 		"bind " + grpc + " ", "bind :8404\n", "bind " + health + "\n"}
 	for i, f := range at {
 		name := fmt.Sprintf("a2ad-%d", i+1)

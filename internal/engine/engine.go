@@ -14,7 +14,6 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
-	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -111,7 +110,7 @@ func (e *Engine) Send(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2
 	if sub.Replay {
 		return e.awaitTask(ctx, c, cursor, &sub, op)
 	}
-	seen, err := e.await(ctx, cursor)
+	seen, err := e.await(ctx, c, cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func (e *Engine) awaitTask(ctx context.Context, c db.Caller, cursor *stream.Curs
 	op *a2a.SendMessage) (*a2a.Task, error) {
 	ended := sub.State.EndsTurn()
 	if !ended {
-		seen, err := e.await(ctx, cursor)
+		seen, err := e.await(ctx, c, cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +183,7 @@ func (e *Engine) awaitTask(ctx context.Context, c db.Caller, cursor *stream.Curs
 
 // await returns when the turn has ended, the longest wait is over, or the server drains. It returns
 // what it has seen until then.
-func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) (*seen, error) {
+func (e *Engine) await(ctx context.Context, c db.Caller, cursor *stream.Cursor) (*seen, error) {
 	if e.cfg.BlockingMaxWait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, e.cfg.BlockingMaxWait, errWaitedEnough)
@@ -199,7 +198,7 @@ func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) (*seen, error
 		case errors.Is(cause, errWaitedEnough), errors.Is(cause, ErrDraining):
 			return &s, nil
 		case err != nil:
-			return nil, fmt.Errorf("wait for the task: %w", err)
+			return nil, fmt.Errorf("wait for the task: %w", e.gone(ctx, c, err))
 		}
 		s.add(items)
 		for _, it := range items {
@@ -209,6 +208,16 @@ func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) (*seen, error
 			}
 		}
 	}
+}
+
+// gone says in the error of a cursor that the task has not been removed, but is moving with its tenant.
+func (e *Engine) gone(ctx context.Context, c db.Caller, err error) error {
+	if errors.Is(err, stream.ErrGone) {
+		if moving := e.store.Tasks.Served(ctx, c); moving != nil {
+			return moving
+		}
+	}
+	return err
 }
 
 var errWaitedEnough = errors.New("waited long enough")
@@ -262,7 +271,7 @@ func (e *Engine) submission(c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) 
 		return in, a2a.ErrTaskNotFound
 	}
 	in.Task = id
-	in.Answers = func(expects a2a.Raw) error { return attempt.CheckAnswer(expects, &op.Message) }
+	in.Answers = func(expects a2a.Raw) error { return agents.CheckAnswer(expects, &op.Message) }
 	return in, nil
 }
 

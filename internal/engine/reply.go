@@ -43,7 +43,7 @@ func (s *Stream) decide(ctx context.Context) error {
 			}
 			return s.resolve(context.WithoutCancel(ctx))
 		default:
-			return err
+			return s.engine.gone(ctx, s.caller, err)
 		}
 		if slices.ContainsFunc(items, decides) {
 			return s.resolve(ctx)

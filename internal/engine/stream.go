@@ -34,6 +34,7 @@ func (f *Frame) Seq() (int64, a2a.ID) {
 type Stream struct {
 	TaskID  a2a.ID
 	caller  db.Caller
+	engine  *Engine
 	mem     *budget.Lease // memory of ready and items; nil: no limit
 	rules   a2a.StreamRules
 	history *int // of the task that the stream starts with
@@ -85,8 +86,11 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 func (s *Stream) fetch(ctx context.Context) ([]*stream.Item, error) {
 	s.mem.Release()
 	items, err := s.cursor.Next(ctx)
-	if err != nil || s.mem == nil {
-		return items, err
+	if err != nil {
+		return nil, s.engine.gone(ctx, s.caller, err)
+	}
+	if s.mem == nil {
+		return items, nil
 	}
 	var size int64
 	for _, it := range items {
@@ -134,8 +138,8 @@ func (e *Engine) Stream(ctx context.Context, c db.Caller, agent *a2a.Agent, op *
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{caller: c, mem: budget.From(ctx), rules: op.StreamRules, history: op.HistoryLength, endedOK: true,
-		ends: endsMessageStream, leave: leave}
+	s := &Stream{caller: c, engine: e, mem: budget.From(ctx), rules: op.StreamRules, history: op.HistoryLength,
+		endedOK: true, ends: endsMessageStream, leave: leave}
 	if err := e.openMessageStream(ctx, s, agent, &in, op); err != nil {
 		s.Close()
 		return nil, err
@@ -215,7 +219,7 @@ func (e *Engine) Subscribe(ctx context.Context, c db.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{TaskID: id, caller: c, mem: budget.From(ctx), rules: op.StreamRules, endedOK: op.EndedOK,
+	s := &Stream{TaskID: id, caller: c, engine: e, mem: budget.From(ctx), rules: op.StreamRules, endedOK: op.EndedOK,
 		ends: endsSubscription, leave: leave}
 	if op.LastEventID == "" {
 		err = e.openSnapshot(ctx, s, false)
@@ -336,6 +340,9 @@ func (n *streamCount) enter(c db.Caller) (leave func(), err error) {
 		}
 	}, nil
 }
+
+// OpenStream counts a stream of a caller that another part sends, until leave. The limits of all streams apply to it.
+func (e *Engine) OpenStream(c db.Caller) (leave func(), err error) { return e.streams.enter(c) }
 
 // Streams returns how many streams are open.
 func (e *Engine) Streams() int {

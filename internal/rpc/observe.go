@@ -15,6 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
@@ -86,10 +87,19 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
+// frequent has the routes of which a run of a remote worker sends many requests. Only those that fail are logged at
+// the usual level.
+var frequent = map[string]bool{
+	routeWorkerRun + "/events": true, routeWorkerRun + "/heartbeat": true,
+}
+
 func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.Duration) {
 	level := slog.LevelInfo
-	if status >= 500 {
+	switch {
+	case status >= 500 && !db.TenantMoves(rec.err): // nothing is wrong while a tenant moves
 		level = slog.LevelError
+	case status == http.StatusOK && frequent[rec.route]:
+		level = slog.LevelDebug
 	}
 	if !s.cfg.Logger.Enabled(r.Context(), level) {
 		return

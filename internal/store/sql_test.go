@@ -18,9 +18,10 @@ var builtSQL = map[string]string{
 	"internal/store/operate/migratelock.go": `"DROP INDEX CONCURRENTLY IF EXISTS " + name`,
 }
 
-// notInTheServer are directories without statements of the server. devpg makes databases of its own.
+// notInTheServer are directories without statements of the server. devpg and pgfit make databases of their own.
 var notInTheServer = []string{
-	"bin", "internal/store/storetest", "internal/bench", "internal/devpg", "internal/interop", "internal/wire",
+	"bin", "internal/store/storetest", "internal/bench", "internal/devpg", "internal/interop", "internal/pgfit",
+	"internal/wire",
 }
 
 // No input can become SQL, because the server builds no statement. The statements in queries/ have arguments.

@@ -72,6 +72,8 @@ func TestUnreachableAgentCostsNoAttempt(t *testing.T) {
 	if run := receive(t, "run", agent.runs); run.Attempt != 1 {
 		t.Errorf("the run that reached the agent is attempt %d, want 1", run.Attempt)
 	}
+	// The next process would record the end of the outage if this one stopped first.
+	f.waitQuery("SELECT NOT EXISTS (SELECT FROM a2a.agent_outages)")
 	p.stop()
 	outcomes := f.outcomes(task)
 	for i, outcome := range outcomes[:len(outcomes)-1] {
@@ -81,9 +83,6 @@ func TestUnreachableAgentCostsNoAttempt(t *testing.T) {
 	}
 	if last := outcomes[len(outcomes)-1]; last != "completed" {
 		t.Errorf("the last attempt ended with %q, want completed", last)
-	}
-	if n := value[int](f, "SELECT count(*) FROM a2a.agent_outages"); n != 0 {
-		t.Errorf("%d outages are recorded after the end of the only one, want 0", n)
 	}
 }
 
@@ -178,11 +177,11 @@ func TestPoolShowsItsBreakers(t *testing.T) {
 		t.Errorf("before the first task: %+v, want a closed breaker", got)
 	}
 	ids := []a2a.ID{f.submit("a", "x"), f.submit("a", "y"), f.submit("a", "z")}
-	for range 6 { // three open the breaker, the others are probes
+	for p.Breakers()["a"].Probes < 2 { // some tries open the breaker, the others are probes
 		receive(t, "try", agent.tried)
 	}
-	if got := p.Breakers()["a"]; !got.Open && !got.HalfOpen || got.Probes < 2 {
-		t.Errorf("after six tries: %+v, want a breaker that is not closed and two probes", got)
+	if got := p.Breakers()["a"]; !got.Open && !got.HalfOpen {
+		t.Errorf("after two probes: %+v, want a breaker that is not closed", got)
 	}
 	agent.away.Store(false)
 	for _, id := range ids {

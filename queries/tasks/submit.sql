@@ -108,6 +108,10 @@ WHERE t.id = CASE WHEN sqlc.arg(shared)::boolean
   AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared))
 FOR UPDATE;
 
+-- TenantCheck fails if the tenant is moving to another deployment, or has moved.
+-- name: TenantCheck :one
+SELECT a2a.tenant_check(sqlc.arg(tenant)::text)::boolean AS served;
+
 -- TaskReveal makes the answer of an undecided task a task. It updates no row when the answer is decided already.
 -- name: TaskReveal :execrows
 UPDATE a2a.tasks

@@ -25,6 +25,7 @@ var ErrLeaseLost = errors.New("lease lost")
 //	40001 40P01  serialization failure, deadlock            perhaps of one item; repeated at once (lost)
 //	08 53 57     connection, resources, shutdown            of all items; repeated at once (lost)
 //	25006 58     read-only, as in a failover; disk errors   of all items; CodeUnavailable
+//	AD001        the tenant is moving, or has moved         of one item; CodeUnavailable
 //
 // Callers are not asked to repeat what took too long: it may take as long again. An agent is charged for the first line
 // alone, and for a task that takes too long to be read (Inputs): a run that ends with CodeUnavailable is given back and
@@ -34,8 +35,15 @@ var ErrLeaseLost = errors.New("lease lost")
 // DueToOneItem reports whether a statement with many items may have been refused because of one of them, so that the
 // others succeed without it. Nothing was written.
 func DueToOneItem(err error) bool {
-	return IsCode(err, "22", "23", "54", "40001", "40P01") || Blocked(err)
+	return IsCode(err, "22", "23", "54", "40001", "40P01", tenantMoves) || Blocked(err)
 }
+
+// tenantMoves is the SQLSTATE of a2a.tenant_refuse: the tenant is moving to another deployment, or has moved. Its
+// message is for the caller.
+const tenantMoves = "AD001"
+
+// TenantMoves reports whether a caller was refused because its tenant is moving to another deployment, or has moved.
+func TenantMoves(err error) bool { return IsCode(err, tenantMoves) }
 
 // Blocked reports whether a statement was given up because it took too long, or waited for too long, for what others
 // have locked.
@@ -78,9 +86,20 @@ func ConnectionLost(err error) bool {
 }
 
 // Unavailable gives CodeUnavailable to an error of the connection, or of a PostgreSQL that is read-only for a while,
-// for example during a failover.
+// for example during a failover, and to the refusal of a tenant that moves to another deployment.
 func Unavailable(err error) error {
-	if a2a.CodeOf(err) != a2a.CodeUnavailable && (ConnectionLost(err) || IsCode(err, "25006", "58")) {
+	if a2a.CodeOf(err) == a2a.CodeUnavailable {
+		return err
+	}
+	if IsCode(err, "25006") {
+		const text = "the database accepts no changes: it is a standby, or read-only"
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: text}.With(err)
+	}
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) && pe.Code == tenantMoves {
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: pe.Message}.With(err)
+	}
+	if ConnectionLost(err) || IsCode(err, "58") {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err

@@ -62,6 +62,59 @@ var writingsOfSteps = []writing{
 			return w.count(1,
 				"a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id AND t.steps = s.seq AND t.last_seq = 3")
 		}),
+	answering("tasks.Append with usage", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and the id of a batch", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage, ID: "b1"})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and a step", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage, Steps: stepOf})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and a step that began before", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			begins := stepOf[0]
+			begins.Result, begins.Artifact, begins.Ended = nil, "a", false
+			if _, err := w.Tasks.Append(w.T.Context(), l, tasks.Batch{Steps: []a2a.StepRecord{begins}}); err != nil {
+				w.T.Fatal(err)
+			}
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage, Steps: stepOf})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and an event", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l,
+					tasks.Batch{Usage: someUsage, Events: []a2a.Event{storetest.Chunk("a", "x")}})
+			}
+		}, countedOnce),
+	answering("tasks.SumUsage", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		if _, err := w.Tasks.Append(w.T.Context(), w.RunningTask(), tasks.Batch{Usage: someUsage}); err != nil {
+			w.T.Fatal(err)
+		}
+		return func(s *store.Store) (int, error) { return s.Tasks.SumUsage(w.T.Context(), 10) }
+	}, func(w *witness, _ int) string { return countedOnce(w, tasks.Appended{}) }),
+	answering("tasks.SweepUsage", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		w.Exec("INSERT INTO a2a.usage_days VALUES (current_date - 9, 't', 'o', 'a', 'm', 1, 1, 0, 0, 1)")
+		return func(s *store.Store) (int, error) {
+			return s.Tasks.SweepUsage(w.T.Context(), 24*time.Hour, 10)
+		}
+	}, func(w *witness, n int) string { return w.count(1-n, "a2a.usage_days") }),
 	answering("tasks.Append with a wait", storetest.IsCommit,
 		func(w *witness) func(*store.Store) (tasks.Appended, error) {
 			l := w.RunningTask()
@@ -89,9 +142,20 @@ var writingsOfSteps = []writing{
 	}),
 	plain("tasks.SweepCalls", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		c := newCaller(w.Fixture)
-		c.mustReport(append(calls(1), storetest.Status(a2a.StateCompleted))...)
-		return func(s *store.Store) error {
+		c.mustReport(append(calls(1), &a2a.Wait{Key: "w", Tasks: keys(1), For: time.Hour})...)
+		w.Exec("DELETE FROM a2a.task_ready") // an operator removes the called task
+		w.Exec("DELETE FROM a2a.tasks WHERE parent_id = $1", db.PGID(c.lease.TaskID))
+		sweep := func(s *store.Store) error {
 			_, err := s.Tasks.SweepCalls(w.T.Context(), tasks.CallPosition{}, 10)
+			return err
+		}
+		return func(s *store.Store) error {
+			err := sweep(s)
+			if w.Broken() != "" { // the next sweep repairs the call
+				if err := sweep(w.Store); err != nil {
+					w.T.Error(err)
+				}
+			}
 			return err
 		}
 	}),
@@ -103,12 +167,16 @@ var writingsOfSteps = []writing{
 			return err
 		}
 	}),
-	plain("tasks.SendSignal", storetest.IsCommit, func(w *witness) func(*store.Store) error {
-		l := w.wait()
-		return func(s *store.Store) error {
-			return s.Tasks.SendSignal(w.T.Context(), tasks.Signal{Task: l.TaskID, Name: "approved", Key: "k"})
+	answering("tasks.SendSignal", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		l := w.RunningTask()
+		b := waiting(a2a.Wait{Signal: "approved", For: time.Hour})
+		if _, err := w.Tasks.Append(w.T.Context(), l, b); err != nil {
+			w.T.Fatal(err)
 		}
-	}),
+		return func(s *store.Store) (int, error) {
+			return 0, s.Tasks.SendSignal(w.T.Context(), tasks.Signal{Task: l.TaskID, Name: "approved"})
+		}
+	}, func(w *witness, _ int) string { return w.count(1, "a2a.task_signals") }),
 	plain("tasks.FailWaits", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		w.wait()
 		w.Exec("UPDATE a2a.task_waits SET deadline_at = clock_timestamp()")

@@ -53,7 +53,8 @@ func claimed(w *witness, leases []tasks.Lease) string {
 
 // writings are all methods of the store that write, some with several kinds of arguments.
 var writings = slices.Concat(
-	writingsOfTasks, writingsOfSteps, writingsOfOutages, writingsOfParked, writingsOfSchedules, writingsOfOthers)
+	writingsOfTasks, writingsOfSteps, writingsOfOutages, writingsOfParked, writingsOfSchedules, writingsOfOperators,
+	writingsOfJobs, writingsOfTenants, writingsOfOthers)
 
 // writingsOfTasks are those of package tasks.
 var writingsOfTasks = []writing{
@@ -171,6 +172,7 @@ var writingsOfTasks = []writing{
 	}, func(w *witness, held []tasks.Renewal) string { return w.count(len(held), "a2a.task_leases") }),
 	answering("tasks.RenewRemote", storetest.IsExecute, func(w *witness) func(*store.Store) (*tasks.RemoteRun, error) {
 		l := w.RunningTask()
+		w.Exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() + interval '1 second'") // it is due
 		g := tasks.RemoteLease{
 			Task: l.TaskID, Epoch: l.Epoch, Agents: map[string]tasks.Terms{storetest.Agent: {TTL: storetest.TTL}},
 		}
@@ -250,6 +252,14 @@ func (w *witness) key() {
 	w.T.Helper()
 	k := access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{}}
 	if _, err := w.Access.CreateKey(w.T.Context(), k, [32]byte{1}, 0); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// signingKey makes the key signing/x.
+func (w *witness) signingKey() {
+	w.T.Helper()
+	if err := w.Access.AddSigningKey(w.T.Context(), "x", []byte("k")); err != nil {
 		w.T.Fatal(err)
 	}
 }

@@ -53,6 +53,34 @@ func (s *Store) head(ctx context.Context, c db.Caller, id pgtype.UUID) (dbsqlc.T
 	})
 }
 
+// Served returns an error for the caller if its tenant is moving to another deployment, or has moved.
+func (s *Store) Served(ctx context.Context, c db.Caller) error {
+	err := s.db.RepeatRead(ctx, func() error {
+		_, err := dbsqlc.New(s.db.As(c)).TenantCheck(ctx, c.Tenant)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look for the tenant: %w", err)
+	}
+	return nil
+}
+
+// lockForCaller locks a task of the caller. Its error is pgx.ErrNoRows if the caller has none. A task that has left
+// with its tenant is no unknown task: the caller may try again at the new place.
+func lockForCaller(
+	ctx context.Context, q *dbsqlc.Queries, c db.Caller, id a2a.ID,
+) (dbsqlc.TaskLockForCallerRow, error) {
+	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{
+		ID: db.PGID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		if _, moving := q.TenantCheck(ctx, c.Tenant); moving != nil {
+			return t, moving
+		}
+	}
+	return t, err
+}
+
 // TasksInFlight counts the tasks of the caller that wait for an agent or are with one, up to most.
 func (s *Store) TasksInFlight(ctx context.Context, c db.Caller, most int) (int, error) {
 	var n int64

@@ -23,9 +23,7 @@ func (s *Store) SetWebhook(
 	push := &p
 	err := db.DoInTx(ctx, s.db.Work(), func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{
-			ID: db.PGID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared,
-		})
+		t, err := lockForCaller(ctx, q, c, task)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
 			return a2a.ErrTaskNotFound
 		}

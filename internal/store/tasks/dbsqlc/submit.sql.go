@@ -497,3 +497,15 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 	}
 	return items, nil
 }
+
+const tenantCheck = `-- name: TenantCheck :one
+SELECT a2a.tenant_check($1::text)::boolean AS served
+`
+
+// TenantCheck fails if the tenant is moving to another deployment, or has moved.
+func (q *Queries) TenantCheck(ctx context.Context, tenant string) (bool, error) {
+	row := q.db.QueryRow(ctx, tenantCheck, tenant)
+	var served bool
+	err := row.Scan(&served)
+	return served, err
+}
