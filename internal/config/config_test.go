@@ -270,6 +270,25 @@ func TestMaskDSN(t *testing.T) {
 	}
 }
 
+// The driver would take the end of such a password for a part of the host, and name it in errors.
+func TestDatabaseURLHasOneAt(t *testing.T) {
+	t.Parallel()
+	for dsn, valid := range map[string]bool{
+		"postgres://u:p@h/d":                true,
+		"postgres://u:p%40q@h1,h2/d":        true,
+		"postgres://u@h/d?application=a@@b": true,
+		"host=h user=u password=p@q@r":      true,
+		"postgres://u:p@q@h/d":              false,
+		"postgres://u:p@q@h?sslmode=off":    false,
+		"postgres://u:p@h1,q@h2":            false,
+	} {
+		faults := (&Database{DatabaseURL: NewSecret(dsn)}).Check()
+		if (len(faults) == 0) != valid {
+			t.Errorf("%s: %v", dsn, faults)
+		}
+	}
+}
+
 // TestAgentsSeeNoSecrets checks that the commands of agents get the server's environment without its secrets.
 func TestAgentsSeeNoSecrets(t *testing.T) {
 	t.Parallel()

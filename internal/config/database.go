@@ -26,10 +26,16 @@ type Pool struct {
 
 // Check finds a URL that is not one of PostgreSQL.
 func (d *Database) Check() []Fault {
-	if !d.DatabaseURL.IsSet() || validDSN(d.DatabaseURL.Reveal()) {
+	const name = "A2AD_DATABASE_URL"
+	switch dsn := d.DatabaseURL.Reveal(); {
+	case dsn == "":
 		return nil
+	case !validDSN(dsn):
+		return []Fault{{Name: name, Text: "not a PostgreSQL URL: write for example " + exampleDSN}}
+	case ambiguousDSN(dsn):
+		return []Fault{{Name: name, Text: "the user or the password has an @: write %40 in its place"}}
 	}
-	return []Fault{{Name: "A2AD_DATABASE_URL", Text: "not a PostgreSQL URL: write for example " + exampleDSN}}
+	return nil
 }
 
 const exampleDSN = "postgres://a2ad:password@localhost:5432/a2ad"
@@ -40,4 +46,14 @@ func validDSN(dsn string) bool {
 		return MaskDSN(dsn) != redacted
 	}
 	return !strings.Contains(dsn, "://") && strings.Contains(dsn, "=")
+}
+
+// ambiguousDSN reports whether a URL has more than one @ before its path. The driver ends the password at the first
+// one, so the rest of the password would be part of the host, which errors name.
+func ambiguousDSN(dsn string) bool {
+	_, rest, isURL := strings.Cut(dsn, "://")
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return isURL && strings.Count(rest, "@") > 1
 }
