@@ -142,13 +142,14 @@ var writingsOfOthers = []writing{
 	}, func(w *witness, _ bool) string { return w.count(0, "a2a.push_attempts") }),
 	answering("webhooks.Reseal", storetest.IsExecute, func(w *witness) func(*store.Store) (int, error) {
 		w.due()
+		w.Exec("UPDATE a2a.push_configs SET token = 's'")
 		return func(s *store.Store) (int, error) {
 			return s.Webhooks.Reseal(w.T.Context(), func(_ a2a.ID, p webhooks.Secrets) (webhooks.Secrets, bool, error) {
 				p.Token = []byte("t")
 				return p, true, nil
 			})
 		}
-	}, func(w *witness, n int) string { return w.count(n, "a2a.push_configs WHERE token = 't'") }),
+	}, func(w *witness, n int) string { return w.count(n, "a2a.push_configs WHERE token = 't'") }).afterReads(1),
 
 	answering("tasks.Retire", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Retired, error) {
 		w.Append(w.RunningTask(), storetest.Status(a2a.StateCompleted))
@@ -173,7 +174,7 @@ var writingsOfOthers = []writing{
 			return s.Tasks.Purge(w.T.Context(),
 				tasks.PurgeFilter{Tenant: storetest.Ann.Tenant, Owner: storetest.Ann.Owner})
 		}
-	}, func(w *witness, _ int) string { return w.count(0, "a2a.tasks") }),
+	}, func(w *witness, _ int) string { return w.count(0, "a2a.tasks") }).afterReads(1),
 	plain("access.Record", storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		return func(s *store.Store) error {
 			return s.Access.Record(w.T.Context(), access.Action{Name: access.ActionSignInFailed})
@@ -183,7 +184,7 @@ var writingsOfOthers = []writing{
 		if err := w.Access.Record(w.T.Context(), access.Action{Name: access.ActionSignInFailed}); err != nil {
 			w.T.Fatal(err)
 		}
-		w.Exec(`UPDATE a2a.audit_log SET at = at - interval '1 h'`)
+		w.Exec(`UPDATE a2a.audit_log SET at = at - interval '25 h'`) // the server keeps them for a day at least
 		return func(s *store.Store) (int, error) {
 			n, _, err := s.Access.SweepActions(w.T.Context(),
 				access.ActionSweep{Keep: time.Minute, KeepSignIns: time.Minute, Batch: 10})
@@ -192,7 +193,7 @@ var writingsOfOthers = []writing{
 	}, func(w *witness, _ int) string {
 		return w.count(0, "a2a.audit_log WHERE action = $1", access.ActionSignInFailed)
 	}),
-	plain("db.Notify", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+	plain(notifying, storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		return func(s *store.Store) error { return s.DB.Notify(w.T.Context(), []string{"x"}) }
 	}),
 
@@ -224,11 +225,13 @@ var writingsOfOthers = []writing{
 		return func(s *store.Store) error { return s.Access.AddSigningKey(w.T.Context(), "x", []byte("k")) }
 	}),
 	plain("access.DropSigningKey", storetest.IsExecute, func(w *witness) func(*store.Store) error {
-		return func(s *store.Store) error { return s.Access.DropSigningKey(w.T.Context(), "x") }
+		w.signingKey()
+		return func(s *store.Store) error { return s.Access.DropSigningKey(w.T.Context(), "signing/x") }
 	}),
 	plain("access.ResealSigningKey", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		w.signingKey()
 		return func(s *store.Store) error {
-			return s.Access.ResealSigningKey(w.T.Context(), "x", []byte("k"), []byte("l"))
+			return s.Access.ResealSigningKey(w.T.Context(), "signing/x", []byte("k"), []byte("l"))
 		}
 	}),
 }

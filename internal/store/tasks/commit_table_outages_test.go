@@ -54,7 +54,7 @@ var writingsOfOutages = []writing{
 	plain("tasks.ForgetOutages", storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		w.beginOutage()
 		return func(s *store.Store) error {
-			_, err := s.Tasks.ForgetOutages(w.T.Context(), 0)
+			_, err := s.Tasks.ForgetOutages(w.T.Context(), time.Microsecond)
 			return err
 		}
 	}),
@@ -76,7 +76,10 @@ func sweepUnclaimed(how string, limits a2a.Limits, done func(tasks.Unclaimed) in
 	type out = tasks.Unclaimed
 	method := "tasks.SweepUnclaimed " + how
 	return answering(method, storetest.IsCommit, func(w *witness) func(*store.Store) (out, error) {
-		sweep := tasks.UnclaimedSweep{Agents: map[string]a2a.Limits{storetest.Agent: limits}, Gap: time.Hour, Batch: 10}
+		sweep := tasks.UnclaimedSweep{
+			Agents: map[string]a2a.Limits{storetest.Agent: limits}, Batch: 10,
+			Patience: time.Microsecond, Gap: time.Hour,
+		}
 		w.NewTask()
 		for range 2 { // the second one begins the outage
 			if _, err := w.Tasks.SweepUnclaimed(w.T.Context(), sweep); err != nil {

@@ -89,9 +89,20 @@ var writingsOfSteps = []writing{
 	}),
 	plain("tasks.SweepCalls", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		c := newCaller(w.Fixture)
-		c.mustReport(append(calls(1), storetest.Status(a2a.StateCompleted))...)
-		return func(s *store.Store) error {
+		c.mustReport(append(calls(1), &a2a.Wait{Key: "w", Tasks: keys(1), For: time.Hour})...)
+		w.Exec("DELETE FROM a2a.task_ready") // an operator removes the called task
+		w.Exec("DELETE FROM a2a.tasks WHERE parent_id = $1", db.PGID(c.lease.TaskID))
+		sweep := func(s *store.Store) error {
 			_, err := s.Tasks.SweepCalls(w.T.Context(), tasks.CallPosition{}, 10)
+			return err
+		}
+		return func(s *store.Store) error {
+			err := sweep(s)
+			if w.Broken("") != "" { // the next sweep repairs the call
+				if err := sweep(w.Store); err != nil {
+					w.T.Error(err)
+				}
+			}
 			return err
 		}
 	}),
@@ -103,12 +114,16 @@ var writingsOfSteps = []writing{
 			return err
 		}
 	}),
-	plain("tasks.SendSignal", storetest.IsCommit, func(w *witness) func(*store.Store) error {
-		l := w.wait()
-		return func(s *store.Store) error {
-			return s.Tasks.SendSignal(w.T.Context(), tasks.Signal{Task: l.TaskID, Name: "approved", Key: "k"})
+	answering("tasks.SendSignal", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		l := w.RunningTask()
+		b := waiting(a2a.Wait{Signal: "approved", For: time.Hour})
+		if _, err := w.Tasks.Append(w.T.Context(), l, b); err != nil {
+			w.T.Fatal(err)
 		}
-	}),
+		return func(s *store.Store) (int, error) {
+			return 0, s.Tasks.SendSignal(w.T.Context(), tasks.Signal{Task: l.TaskID, Name: "approved"})
+		}
+	}, func(w *witness, _ int) string { return w.count(1, "a2a.task_signals") }),
 	plain("tasks.FailWaits", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		w.wait()
 		w.Exec("UPDATE a2a.task_waits SET deadline_at = clock_timestamp()")

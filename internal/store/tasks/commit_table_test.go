@@ -253,3 +253,11 @@ func (w *witness) key() {
 		w.T.Fatal(err)
 	}
 }
+
+// signingKey makes the key signing/x.
+func (w *witness) signingKey() {
+	w.T.Helper()
+	if err := w.Access.AddSigningKey(w.T.Context(), "x", []byte("k")); err != nil {
+		w.T.Fatal(err)
+	}
+}
