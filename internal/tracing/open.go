@@ -69,6 +69,7 @@ func statementName(sql string) string {
 	return name
 }
 
+// statements is no pgx.BatchTracer, because the statements of a transaction have spans of their own: see db.sent.
 type statements struct{ t *otelpgx.Tracer }
 
 // TraceQueryStart begins the span of a statement.
@@ -80,23 +81,6 @@ func (s statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pg
 func (s statements) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
 	data.Err = silent(data.Err)
 	s.t.TraceQueryEnd(ctx, conn, data)
-}
-
-// TraceBatchStart begins the span of a batch, such as that of each read for a caller.
-func (s statements) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	return s.t.TraceBatchStart(ctx, conn, data)
-}
-
-// TraceBatchQuery notes a statement of a batch.
-func (s statements) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
-	data.Err = silent(data.Err)
-	s.t.TraceBatchQuery(ctx, conn, data)
-}
-
-// TraceBatchEnd ends it.
-func (s statements) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	data.Err = silent(data.Err)
-	s.t.TraceBatchEnd(ctx, conn, data)
 }
 
 var errStatement = errors.New("statement failed")

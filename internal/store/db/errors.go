@@ -80,7 +80,14 @@ func ConnectionLost(err error) bool {
 // Unavailable gives CodeUnavailable to an error of the connection, or of a PostgreSQL that is read-only for a while,
 // for example during a failover.
 func Unavailable(err error) error {
-	if a2a.CodeOf(err) != a2a.CodeUnavailable && (ConnectionLost(err) || IsCode(err, "25006", "58")) {
+	if a2a.CodeOf(err) == a2a.CodeUnavailable {
+		return err
+	}
+	if IsCode(err, "25006") {
+		const text = "the database accepts no changes: it is a standby, or read-only"
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: text}.With(err)
+	}
+	if ConnectionLost(err) || IsCode(err, "58") {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err

@@ -92,7 +92,6 @@ func (s *DB) open(name, role string, size int, more map[string]string) (*Pool, e
 			Conn: c, CancelRequestDelay: cancelAfter, DeadlineDelay: canceledIn,
 		}
 	}
-	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 	settings := map[string]string{
 		"search_path":                         "pg_catalog",
 		"statement_timeout":                   ms(s.cfg.StatementTimeout),
@@ -110,10 +109,14 @@ func (s *DB) open(name, role string, size int, more map[string]string) (*Pool, e
 	return p, err
 }
 
+// ms is a duration as PostgreSQL reads it.
+func ms(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
+
 // configure applies the settings that all connections have in common.
 func (s *DB) configure(cc *pgx.ConnConfig, name string, d *dialer) {
 	cc.ConnectTimeout = s.cfg.ConnectTimeout
 	cc.DialFunc = d.DialContext
+	cc.OnNotice = note
 	cc.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
 }
 
@@ -200,43 +203,6 @@ func (p *Pool) endInVain(wait context.Context, end context.CancelFunc) (stop fun
 	return timer.Stop
 }
 
-// Begin starts a transaction, and frees the connection with its end.
-func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) {
-	conn, err := p.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		conn.Release()
-		return nil, err
-	}
-	return &poolTx{tx, conn}, nil
-}
-
-// poolTx is a transaction on a connection that outlives the request. If the request has ended, the transaction is
-// rolled back, and the connection stays open.
-type poolTx struct {
-	pgx.Tx
-	conn *pgxpool.Conn
-}
-
-// Commit commits, or rolls back if ctx has ended.
-func (t *poolTx) Commit(ctx context.Context) error {
-	defer t.conn.Release()
-	if ctx.Err() != nil {
-		t.Tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was committed either way
-		return context.Cause(ctx)
-	}
-	return t.Tx.Commit(ctx)
-}
-
-// Rollback does nothing after a Commit.
-func (t *poolTx) Rollback(ctx context.Context) error {
-	defer t.conn.Release()
-	return t.Tx.Rollback(context.WithoutCancel(ctx))
-}
-
 // Exec runs a statement.
 func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	conn, err := p.Acquire(ctx)
@@ -244,7 +210,8 @@ func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 		return pgconn.CommandTag{}, err
 	}
 	defer conn.Release()
-	return conn.Exec(ctx, sql, args...)
+	tag, err := conn.Exec(ctx, sql, args...)
+	return tag, replicated(conn, err)
 }
 
 // Query runs a query. The connection is free when the rows are closed.
@@ -258,7 +225,7 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 		conn.Release()
 		return nil, err
 	}
-	return poolRows{rows, conn}, nil
+	return &poolRows{Rows: rows, conn: conn}, nil
 }
 
 // QueryRow runs a query for one row.
@@ -270,12 +237,35 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 // poolRows frees the connection with the rows.
 type poolRows struct {
 	pgx.Rows
-	conn *pgxpool.Conn
+	conn   *pgxpool.Conn
+	closed bool
+	err    error // of the rows, once they are closed
+}
+
+// Next reads a row. After the last one, the rows are closed.
+func (r *poolRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+// Err returns the error of the rows, and is complete once they are closed.
+func (r *poolRows) Err() error {
+	if r.closed {
+		return r.err
+	}
+	return r.Rows.Err()
 }
 
 // Close frees the connection.
-func (r poolRows) Close() {
+func (r *poolRows) Close() {
+	if r.closed {
+		return
+	}
 	r.Rows.Close()
+	r.closed, r.err = true, replicated(r.conn, r.Rows.Err())
 	r.conn.Release()
 }
 

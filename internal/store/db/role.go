@@ -87,25 +87,22 @@ func (requestDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error
 
 // Query runs a query. The connection is free when the rows are closed.
 func (d requestDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	var b pgx.Batch
-	b.Queue(d.set, d.args...)
-	b.Queue(sql, args...)
 	conn, free, err := d.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	res := conn.SendBatch(ctx, &b)
-	_, err = res.Exec()
+	var b pgx.Batch
+	b.Queue(d.set, d.args...)
 	var rows pgx.Rows
+	s, err := send(ctx, conn, d.store.cfg.Tracer, &b, sql, args)
 	if err == nil {
-		rows, err = res.Query() //nolint:rowserrcheck // whoever reads the rows does
+		rows, err = s.rows(free) //nolint:rowserrcheck // whoever reads the rows does
 	}
 	if err != nil {
-		res.Close()
 		free()
 		return nil, err
 	}
-	return requestRows{rows, res, free}, nil
+	return rows, nil
 }
 
 // acquire acquires a connection. The function that it returns releases it; calling that again does nothing.
@@ -144,19 +141,6 @@ func busy(ctx, wait context.Context, err error) error {
 func (d requestDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := d.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
 	return requestRow{rows, err}
-}
-
-// requestRows frees the connection with the rows.
-type requestRows struct {
-	pgx.Rows
-	batch pgx.BatchResults
-	free  func()
-}
-
-func (r requestRows) Close() {
-	r.Rows.Close()
-	r.batch.Close()
-	r.free()
 }
 
 // requestRow is the first of the rows.

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/a2ad/a2ad/internal/store/db/dbsqlc"
 )
 
@@ -55,7 +53,7 @@ func (tx *Tx) committed() {
 // reason f changes nothing outside of it; TestTransactionsReturnWhatTheyDid looks. If COMMIT returns an error, the
 // outcome is unknown.
 func InTx[T any](ctx context.Context, pool *Pool, f func(tx *Tx) (T, error)) (T, error) {
-	begun, err := pool.Begin(ctx)
+	begun, err := pool.begin(ctx)
 	if err != nil {
 		var none T
 		return none, err
@@ -66,24 +64,24 @@ func InTx[T any](ctx context.Context, pool *Pool, f func(tx *Tx) (T, error)) (T,
 // InTxWithin is InTx for a transaction with a statement that may take up to limit. f must still raise PostgreSQL's own
 // timeout. Meanwhile the connection is not closed for being silent.
 func InTxWithin[T any](ctx context.Context, pool *Pool, limit time.Duration, f func(tx *Tx) (T, error)) (T, error) {
-	begun, err := pool.Begin(ctx)
+	begun, err := pool.begin(ctx)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	defer allowSilence(begun.Conn(), limit)()
+	defer allowSilence(begun.conn.Conn(), limit)()
 	return commit(ctx, pool, begun, f)
 }
 
-func commit[T any](ctx context.Context, pool *Pool, begun pgx.Tx, f func(tx *Tx) (T, error)) (T, error) {
+func commit[T any](ctx context.Context, pool *Pool, begun *poolTx, f func(tx *Tx) (T, error)) (T, error) {
 	var none T
-	defer begun.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the first error counts
+	defer begun.rollback(ctx)
 	tx := &Tx{DBTX: begun, pool: pool}
 	v, err := f(tx)
 	if err != nil {
 		return none, err
 	}
-	if err := begun.Commit(ctx); err != nil {
+	if err := begun.commit(ctx); err != nil {
 		return none, commitError{err}
 	}
 	tx.committed()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
 )
@@ -22,10 +20,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 func (s *Store) checkSchema(ctx context.Context) error {
 	have, err := dbsqlc.New(s.db.Work()).SchemaVersion(ctx)
 	if db.IsCode(err, "42501") { // the schema is older than the roles
-		err = pgx.BeginFunc(ctx, s.db.Work(), func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
-				return err
-			}
+		err = s.db.AsLogin(ctx, func(tx *db.Tx) (err error) {
 			have, err = dbsqlc.New(tx).SchemaVersion(ctx)
 			return err
 		})

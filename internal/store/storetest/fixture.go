@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -38,7 +39,17 @@ type Fixture struct {
 // the test.
 func Open(t testing.TB, change ...func(*store.Config)) *Fixture {
 	t.Helper()
-	pg := New(t)
+	return openOn(t, New(t), change...)
+}
+
+// OpenOn is Open on a server from NewServer.
+func OpenOn(t testing.TB, srv *devpg.Server, change ...func(*store.Config)) *Fixture {
+	t.Helper()
+	return openOn(t, NewOn(t, srv), change...)
+}
+
+func openOn(t testing.TB, pg *DB, change ...func(*store.Config)) *Fixture {
+	t.Helper()
 	f := &Fixture{T: t, URL: pg.URL, SQL: pg.Pool(t), committed: map[a2a.ID][][]a2a.Entry{}}
 	f.Store = f.Replica("r1", change...)
 	return f

@@ -265,7 +265,8 @@ func (s *Store) submitted(ctx context.Context, items []*submission, slots []*res
 	})
 }
 
-// replay answers a submission whose key was used before.
+// replay answers a submission whose key was used before. The first request may have got no answer, because its commit
+// was not on a standby yet.
 func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
 	out, err := db.Repeat(ctx, s.db, func(int) (Submitted, error) {
 		k, err := dbsqlc.New(s.db.As(sub.Caller)).TaskKeyed(ctx, dbsqlc.TaskKeyedParams{
@@ -279,6 +280,9 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 		}
 		t, err := s.head(ctx, sub.Caller, k.TaskID)
 		if err != nil {
+			return Submitted{}, err
+		}
+		if err := s.db.Confirm(ctx); err != nil {
 			return Submitted{}, err
 		}
 		return Submitted{
