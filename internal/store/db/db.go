@@ -76,6 +76,7 @@ type DB struct {
 	claims *Pool // claims: one connection, with plans of its own
 	renews *Pool // renewals of leases: other work must not delay them
 	reach  reach
+	hosts  hosts
 	// readRoom is how much of the pool of requests reads may use that are not for one caller.
 	readRoom *semaphore.Weighted
 

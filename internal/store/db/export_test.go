@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"time"
 
@@ -68,4 +69,12 @@ func FillReads(d *DB) (release func()) {
 		n++
 	}
 	return func() { d.readRoom.Release(n) }
+}
+
+// FoundHost returns the host that new connections try first, or "".
+func FoundHost(d *DB) string {
+	if first := d.hosts.first.Load(); first != nil {
+		return fmt.Sprintf("%s:%d", first.host, first.port)
+	}
+	return ""
 }

@@ -101,6 +101,10 @@ func (s *DB) open(name, role string, size int, more map[string]string) (*Pool, e
 	}
 	maps.Copy(settings, plans)
 	maps.Copy(settings, more)
+	pc.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		s.hosts.order(&c.Config)
+		return nil
+	}
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setUp(ctx, conn, role, settings) }
 	pc.ShouldPing = func(_ context.Context, idle pgxpool.ShouldPingParams) bool {
 		return idle.IdleDuration > freshFor && !p.alive(idle.Conn)
@@ -128,6 +132,7 @@ func (s *DB) ConnConfig(role string) *pgx.ConnConfig {
 		panic("store: a URL that was parsed before: " + Redact(err).Error())
 	}
 	s.configure(pc.ConnConfig, role, newDialer(0, s.cfg.PacketTimeout, s.connLost))
+	s.hosts.order(&pc.ConnConfig.Config)
 	return pc.ConnConfig
 }
 

@@ -143,7 +143,7 @@ func (w *watcher) check(ctx context.Context) error {
 		return err
 	}
 	w.store.configure(cfg, "watch", newDialer(pingWait, w.store.cfg.PacketTimeout, func(bool) {}))
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := w.store.hosts.connect(ctx, cfg)
 	if err != nil {
 		return Redact(err)
 	}
