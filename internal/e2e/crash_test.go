@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// thirtyChunks takes some seconds, so that a kill hits it in the middle.
+// thirtyChunks takes some seconds, so that a kill hits it in the middle on most machines.
 const thirtyChunks = `{"op":"chunk","id":"a","n":30,"bytes":64,"every_ms":120}`
 
 // padded returns the text of a chunk of 64 bytes.
@@ -60,7 +60,9 @@ func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a")
 	c.start("b")
-	once := client.SendParams{Message: play(thirtyChunks), NoWait: true, IdempotencyKey: "the only one"}
+	g := newGate(t)
+	ops := thirtyChunks + "," + g.op() // the run is not over before the kill, however late the reader is
+	once := client.SendParams{Message: play(ops), NoWait: true, IdempotencyKey: "the only one"}
 	once.Message.ID = "m-1"
 	sent, err := c.client(a, "script").Send(bounded(t), once)
 	if err != nil {
@@ -77,6 +79,7 @@ func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 		case killed.IsZero() && atChunk("a", 10)(ev):
 			victim.kill()
 			killed = time.Now()
+			g.open()
 		case took == 0 && !killed.IsZero() && ev.State == a2a.StateWorking:
 			took = time.Since(killed)
 		}
@@ -96,7 +99,7 @@ func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 	if diff := cmp.Diff([]string{victim.name + " expired", heir.name + " completed"}, c.attempts(task)); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	if n := c.checkScript(heir, "script", task, 5, "["+thirtyChunks+"]"); n != 2 {
+	if n := c.checkScript(heir, "script", task, 5, "["+ops+"]"); n != 2 {
 		t.Errorf("%d attempts, want 2", n)
 	}
 	again, err := c.client(heir, "script").Send(bounded(t), once)
@@ -112,11 +115,14 @@ func TestKilledReplicaContinuesAfterRestart(t *testing.T) {
 	at.Store(c.start("a"))
 	reader := c.roamer("script", func(int) *replica { return at.Load() })
 	killed := false
-	stream := reader.Stream(bounded(t), client.SendParams{Message: play(thirtyChunks)}, client.StreamOptions{})
+	g := newGate(t)
+	ops := thirtyChunks + "," + g.op()
+	stream := reader.Stream(bounded(t), client.SendParams{Message: play(ops)}, client.StreamOptions{})
 	events := follow(t, stream, func(ev client.Event) bool {
 		if !killed && atChunk("a", 10)(ev) {
 			killed = true
 			at.Load().kill()
+			g.open()
 			at.Store(c.restart(at.Load()))
 		}
 		return false
@@ -132,7 +138,7 @@ func TestKilledReplicaContinuesAfterRestart(t *testing.T) {
 	if diff := cmp.Diff([]string{"a expired", "a completed"}, c.attempts(task)); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	if n := c.checkScript(at.Load(), "script", task, 5, "["+thirtyChunks+"]"); n != 2 {
+	if n := c.checkScript(at.Load(), "script", task, 5, "["+ops+"]"); n != 2 {
 		t.Errorf("%d attempts, want 2", n)
 	}
 	if got := retries(events); len(got) != 1 {
@@ -161,7 +167,9 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	c := newCluster(t)
 	a := c.start("a")
 	c.start("b")
-	task := submit(t, c.client(a, "script"), play(thirtyChunks))
+	g := newGate(t)
+	ops := thirtyChunks + "," + g.op()
+	task := submit(t, c.client(a, "script"), play(ops))
 	zombie, others := c.runner(task)
 	heir := others[0]
 	zombie.log.expectErrors() // writes that were in flight when it froze
@@ -185,6 +193,7 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 			case !frozen && atChunk("a", 5)(ev):
 				frozen = true
 				zombie.freeze()
+				g.open()
 			case frozen && !thawed && thaw(ev):
 				thawed = true
 				zombie.thaw()
@@ -210,7 +219,7 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 		t.Errorf("the stream on the zombie: %v", seen.err)
 	}
 	endsWith(t, seen.events, a2a.StateCompleted)
-	if n := c.checkScript(zombie, "script", task, 5, "["+thirtyChunks+"]"); n != 2 {
+	if n := c.checkScript(zombie, "script", task, 5, "["+ops+"]"); n != 2 {
 		t.Errorf("%d attempts, want 2", n)
 	}
 
