@@ -36,6 +36,7 @@ var timings = []string{
 	"A2AD_RETRY_BACKOFF_BASE=50ms", "A2AD_RETRY_BACKOFF_MAX=500ms", "A2AD_SSE_RETRY=50ms", "A2AD_DRAIN_TIMEOUT=6s",
 	"A2AD_DB_POOL=8",
 	"A2AD_BLOCKING_MAX_WAIT=10m",
+	"A2AD_READ_HEADER_TIMEOUT=5m", "A2AD_READ_TIMEOUT=5m", "A2AD_WRITE_TIMEOUT=5m", "A2AD_SSE_WRITE_TIMEOUT=5m",
 }
 
 // chaosTTL is the lease of the replicas in shortTimings.
@@ -337,7 +338,7 @@ func (c *cluster) readAgain() {
 	for _, at := range c.alive() {
 		for _, r := range list {
 			cl := c.client(at, r.agent)
-			cl.Tries, cl.APIKey = -1, c.key
+			cl.APIKey = c.key
 			for ev, err := range cl.Resubscribe(ctx, r.task, client.StreamOptions{LastEventID: r.first}) {
 				if err != nil {
 					c.t.Errorf("read task %s again on %s: %v", r.task, at.name, err)
@@ -348,6 +349,9 @@ func (c *cluster) readAgain() {
 				}
 			}
 			got, err := cl.Get(ctx, r.task, -1)
+			for e := (*client.Error)(nil); errors.As(err, &e) && e.Temporary() && ctx.Err() == nil; {
+				got, err = cl.Get(ctx, r.task, -1)
+			}
 			if err != nil {
 				c.t.Errorf("read task %s again on %s: %v", r.task, at.name, err)
 				continue

@@ -63,7 +63,7 @@ func (g *gate) add(e effect) {
 	g.changed = make(chan struct{})
 }
 
-// op returns the op that waits here. An agent waits for some seconds and then tries again.
+// op returns the op that waits here. After a minute, the attempt fails.
 func (g *gate) op() string { return `{"op":"effect","url":"` + g.url + `"}` }
 
 // open lets all scripts pass, from now on.

@@ -134,7 +134,7 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 // hooking returns the settings of replicas that deliver webhooks to this machine with short retries.
 func hooking(keys string) []string {
 	return []string{
-		"A2AD_KEYS=" + keys, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s",
+		"A2AD_KEYS=" + keys, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1m",
 		"A2AD_PUSH_POLL=200ms",
 		"A2AD_PUSH_RETRY=0" + strings.Repeat(",50ms", 30), "A2AD_PUSH_BREAKER=1000,1s,2s",
 		"A2AD_PUSH_THROTTLE_WAIT=50ms",

@@ -17,7 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-const effectTimeout = 5 * time.Second
+const effectTimeout = time.Minute
 
 var errAddress = errors.New("an effect may not be sent to this address")
 
