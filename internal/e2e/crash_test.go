@@ -60,8 +60,9 @@ func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a")
 	c.start("b")
-	g := newGate(t)
-	ops := thirtyChunks + "," + g.op() // the run is not over before the kill, however late the reader is
+	begin, end := newGate(t), newGate(t)
+	// However late the reader is, it sees the chunks while the task runs.
+	ops := begin.op() + "," + thirtyChunks + "," + end.op()
 	once := client.SendParams{Message: play(ops), NoWait: true, IdempotencyKey: "the only one"}
 	once.Message.ID = "m-1"
 	sent, err := c.client(a, "script").Send(bounded(t), once)
@@ -75,11 +76,12 @@ func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 	var killed time.Time
 	var took time.Duration
 	events := follow(t, reader.Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
+		begin.open()
 		switch {
 		case killed.IsZero() && atChunk("a", 10)(ev):
 			victim.kill()
 			killed = time.Now()
-			g.open()
+			end.open()
 		case took == 0 && !killed.IsZero() && ev.State == a2a.StateWorking:
 			took = time.Since(killed)
 		}
@@ -167,8 +169,8 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	c := newCluster(t)
 	a := c.start("a")
 	c.start("b")
-	g := newGate(t)
-	ops := thirtyChunks + "," + g.op()
+	begin, end := newGate(t), newGate(t)
+	ops := begin.op() + "," + thirtyChunks + "," + end.op()
 	task := submit(t, c.client(a, "script"), play(ops))
 	zombie, others := c.runner(task)
 	heir := others[0]
@@ -189,11 +191,12 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	frozen, thawed := false, false
 	events := follow(t, c.client(heir, "script").Resubscribe(ctx, task, client.StreamOptions{}),
 		func(ev client.Event) bool {
+			begin.open()
 			switch {
 			case !frozen && atChunk("a", 5)(ev):
 				frozen = true
 				zombie.freeze()
-				g.open()
+				end.open()
 			case frozen && !thawed && thaw(ev):
 				thawed = true
 				zombie.thaw()

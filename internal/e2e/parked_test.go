@@ -107,7 +107,8 @@ func TestFollowersOfAParkedTaskSeeItsCompletion(t *testing.T) {
 	}
 	// The webhook may get the claim in place of the resume, which it follows at once.
 	resumed := func(seq string) bool { return seq == statuses[1] }
-	if diff := cmp.Diff(slices.DeleteFunc(slices.Clone(statuses), resumed), slices.DeleteFunc(hooks, resumed)); diff != "" {
+	want := slices.DeleteFunc(slices.Clone(statuses), resumed)
+	if diff := cmp.Diff(want, slices.DeleteFunc(hooks, resumed)); diff != "" {
 		t.Errorf("events at the webhook (-want +got):\n%s", diff)
 	}
 	if n := sink.judge(); n != 0 {

@@ -106,10 +106,12 @@ func TestListenerReconnects(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, _ := c.start("a", "A2AD_WORKERS=0", "A2AD_POLL_INTERVAL=1h"), c.start("b")
-	task := submit(t, c.client(a, "script"), play(thirtyChunks))
+	begin := newGate(t)
+	task := submit(t, c.client(a, "script"), play(begin.op()+","+thirtyChunks))
 	killed := false
 	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}),
 		func(ev client.Event) bool {
+			begin.open()
 			if !killed && atChunk("a", 5)(ev) {
 				killed = true
 				list := c.backends(a, "listener")
