@@ -193,7 +193,7 @@ func TestGRPCSlowReader(t *testing.T) {
 	t.Parallel()
 	var cfg *rpc.Config
 	site, conn, _ := openGRPC(t, func(c *rpc.Config) {
-		c.SSEWriteTimeout = 200 * time.Millisecond
+		c.SSEWriteTimeout = 2 * time.Second
 		cfg = c
 	}, grpc.WithInitialWindowSize(64<<10))
 	patient := *cfg // another server, which does not cut off a client that a busy machine delays

@@ -178,11 +178,11 @@ func TestPoolShowsItsBreakers(t *testing.T) {
 		t.Errorf("before the first task: %+v, want a closed breaker", got)
 	}
 	ids := []a2a.ID{f.submit("a", "x"), f.submit("a", "y"), f.submit("a", "z")}
-	for range 6 { // three open the breaker, the others are probes
+	for p.Breakers()["a"].Probes < 2 { // at least three tries open the breaker, the others are probes
 		receive(t, "try", agent.tried)
 	}
-	if got := p.Breakers()["a"]; !got.Open && !got.HalfOpen || got.Probes < 2 {
-		t.Errorf("after six tries: %+v, want a breaker that is not closed and two probes", got)
+	if got := p.Breakers()["a"]; !got.Open && !got.HalfOpen {
+		t.Errorf("after two probes: %+v, want a breaker that is not closed", got)
 	}
 	agent.away.Store(false)
 	for _, id := range ids {

@@ -230,7 +230,11 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 		conn.Release()
 		return nil, err
 	}
-	return &poolRows{Rows: rows, conn: conn}, nil
+	return &heldRows{Rows: rows, end: func(err error) error {
+		err = replicated(conn, err)
+		conn.Release()
+		return err
+	}}, nil
 }
 
 // QueryRow runs a query for one row.
@@ -239,16 +243,16 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return requestRow{rows, err}
 }
 
-// poolRows frees the connection with the rows.
-type poolRows struct {
+// heldRows are rows whose end has something to do once, such as to free their connection.
+type heldRows struct {
 	pgx.Rows
-	conn   *pgxpool.Conn
+	end    func(error) error // gets the error of the rows, and returns that of the statement
 	closed bool
-	err    error // of the rows, once they are closed
+	err    error // of the statement, once the rows are closed
 }
 
 // Next reads a row. After the last one, the rows are closed.
-func (r *poolRows) Next() bool {
+func (r *heldRows) Next() bool {
 	if r.Rows.Next() {
 		return true
 	}
@@ -257,21 +261,20 @@ func (r *poolRows) Next() bool {
 }
 
 // Err returns the error of the rows, and is complete once they are closed.
-func (r *poolRows) Err() error {
+func (r *heldRows) Err() error {
 	if r.closed {
 		return r.err
 	}
 	return r.Rows.Err()
 }
 
-// Close frees the connection.
-func (r *poolRows) Close() {
+// Close ends the rows.
+func (r *heldRows) Close() {
 	if r.closed {
 		return
 	}
 	r.Rows.Close()
-	r.closed, r.err = true, replicated(r.conn, r.Rows.Err())
-	r.conn.Release()
+	r.closed, r.err = true, r.end(r.Rows.Err())
 }
 
 // Ping reports whether the server answers.

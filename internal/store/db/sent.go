@@ -57,42 +57,11 @@ func (s sent) rows(free func()) (pgx.Rows, error) {
 	if err != nil {
 		return nil, s.refuse(err)
 	}
-	return &sentRows{Rows: rows, results: s.BatchResults, free: free}, nil
-}
-
-// sentRows are the rows of a statement that was sent in a batch.
-type sentRows struct {
-	pgx.Rows
-	results pgx.BatchResults
-	free    func()
-	closed  bool
-	err     error // of the batch, once it is closed
-}
-
-// Close ends the batch, too. pgx traces the end of the statement.
-func (r *sentRows) Close() {
-	if r.closed {
-		return
-	}
-	r.closed = true
-	r.Rows.Close()
-	r.err = r.results.Close()
-	r.free()
-}
-
-// Next reads a row. After the last one, the rows are closed.
-func (r *sentRows) Next() bool {
-	if r.Rows.Next() {
-		return true
-	}
-	r.Close()
-	return false
-}
-
-// Err returns the error of the rows, and is complete once they are closed.
-func (r *sentRows) Err() error {
-	if err := r.Rows.Err(); err != nil {
+	return &heldRows{Rows: rows, end: func(err error) error {
+		if closed := s.Close(); err == nil { // pgx traces the end of the statement
+			err = closed
+		}
+		free()
 		return err
-	}
-	return r.err
+	}}, nil
 }

@@ -31,7 +31,7 @@ type writing struct {
 	stored func(w *witness, answer any) string
 }
 
-// afterReads is the method, of which so many requests only read.
+// afterReads returns the method with this number of reads.
 func (op writing) afterReads(reads int) writing {
 	op.reads = reads
 	return op
