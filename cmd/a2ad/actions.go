@@ -2,27 +2,25 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
-	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
 // ActionsCmd is `a2ad actions`.
 type ActionsCmd struct {
-	Task     string `placeholder:"ID" help:"Only actions on this task."`
-	Action   string `placeholder:"NAME" help:"Only this action, for example task.cancel."`
-	Actor    string `placeholder:"TEXT" help:"${actor_help}"`
-	Tenant   string `placeholder:"T" help:"Only actions about this tenant."`
-	Since    Moment `placeholder:"TIME" help:"Only actions since then: a time, or how long ago (24h)."`
-	Until    Moment `placeholder:"TIME" help:"Only actions before then."`
-	Before   int64  `placeholder:"ID" help:"Only actions older than this one: the next page."`
-	Limit    int    `default:"50" placeholder:"N" help:"At most this many actions (default 50)."`
-	Database `group:"database"`
+	Task   string `placeholder:"ID" help:"Only actions on this task."`
+	Action string `placeholder:"NAME" help:"Only this action, for example task.cancel."`
+	Actor  string `placeholder:"TEXT" help:"@actor"`
+	Tenant string `placeholder:"T" help:"Only actions about this tenant."`
+	Since  Moment `placeholder:"TIME" help:"Only actions since then: a time, or how long ago (24h)."`
+	Until  Moment `placeholder:"TIME" help:"Only actions before then."`
+	Before int64  `placeholder:"ID" help:"Only actions older than this one: the next page."`
+	Limit  int    `default:"50" placeholder:"N" help:"At most this many actions (default 50)."`
+	Service
 	Output
 }
 
@@ -36,44 +34,17 @@ func (*ActionsCmd) Help() string {
 func (c *ActionsCmd) Validate() error { return checkLimit(c.Limit) }
 
 // actionRow is one action. Its JSON does not change silently.
-type actionRow struct {
-	ID     int64           `json:"id"`
-	At     time.Time       `json:"at"`
-	Actor  string          `json:"actor"`
-	Action string          `json:"action"`
-	Tenant string          `json:"tenant,omitempty"`
-	Owner  string          `json:"owner,omitempty"`
-	TaskID string          `json:"taskId,omitempty"`
-	Detail json.RawMessage `json:"detail"`
-}
-
-func newActionRow(a *access.Recorded) actionRow {
-	row := actionRow{
-		ID: a.ID, At: a.At, Actor: a.Actor, Action: a.Name, Tenant: a.Tenant, Owner: a.Owner, Detail: a.Detail,
-	}
-	if !a.Task.IsZero() {
-		row.TaskID = a.Task.String()
-	}
-	return row
-}
+type actionRow = admin.Action
 
 // Run lists.
 func (c *ActionsCmd) Run(ctx context.Context, app *App) error {
-	return c.withStore(ctx, app, func(s *store.Store) error {
-		task, err := optionalTaskID(c.Task)
+	if _, err := optionalTaskID(c.Task); err != nil {
+		return err
+	}
+	return c.withAdmin(ctx, app, func(api *admin.Client) error {
+		rows, err := c.list(ctx, api)
 		if err != nil {
 			return err
-		}
-		found, err := s.Access.Actions(ctx, access.ActionFilter{
-			Task: task, Name: c.Action, Tenant: c.Tenant, Actor: c.Actor,
-			Since: c.Since.Time, Until: c.Until.Time, Before: c.Before, Limit: c.Limit,
-		})
-		if err != nil {
-			return err
-		}
-		rows := make([]actionRow, len(found))
-		for i := range found {
-			rows[i] = newActionRow(&found[i])
 		}
 		if err := printActions(app, c.json(), rows); err != nil {
 			return err
@@ -85,10 +56,26 @@ func (c *ActionsCmd) Run(ctx context.Context, app *App) error {
 	})
 }
 
+func (c *ActionsCmd) list(ctx context.Context, api *admin.Client) ([]actionRow, error) {
+	q := admin.ActionQuery{
+		Task: c.Task, Action: c.Action, Tenant: c.Tenant, Actor: c.Actor, Since: c.Since.Time, Until: c.Until.Time,
+	}
+	if c.Before > 0 {
+		q.Cursor = strconv.FormatInt(c.Before, 10)
+	}
+	return pages(c.Limit, func(most int) (rows []actionRow, more bool, err error) {
+		q.Limit = most
+		var page admin.ActionList
+		err = api.Get(ctx, "/actions", q, &page)
+		q.Cursor = page.Next
+		return page.Actions, page.Next != "", err
+	})
+}
+
 func printActions(app *App, asJSON bool, rows []actionRow) error {
 	head := []string{"TIME", "ACTOR", "ACTION", "TENANT/OWNER", "TASK", "DETAIL"}
 	optional := []string{"DETAIL", "TASK", "TENANT/OWNER"}
-	return term.List(&app.Console, asJSON, head, optional, rows, func(r actionRow) []string {
+	return term.Records(&app.Console, asJSON, head, optional, rows, func(r actionRow) []string {
 		detail := string(r.Detail)
 		if detail == "{}" {
 			detail = ""

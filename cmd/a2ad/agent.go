@@ -12,6 +12,9 @@ import (
 
 // AgentCmd is `a2ad agent`.
 type AgentCmd struct {
+	Ls     AgentLsCmd     `cmd:"" group:"commands" help:"List agents and what they do now."`
+	Pause  AgentPauseCmd  `cmd:"" group:"commands" help:"Let no worker claim the tasks of agents."`
+	Resume AgentResumeCmd `cmd:"" group:"commands" help:"Let workers claim the tasks of paused agents again."`
 	Check  AgentCheckCmd  `cmd:"" group:"commands" help:"Check agent files and list all faults."`
 	Schema AgentSchemaCmd `cmd:"" group:"commands" help:"Print the JSON Schema of agent files, for editors."`
 }

@@ -2,9 +2,8 @@ package main
 
 import (
 	"strings"
-	"time"
 
-	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/admin"
 )
 
 // APIKeyCmd is `a2ad apikey`.
@@ -15,26 +14,7 @@ type APIKeyCmd struct {
 }
 
 // keyRow is an API key without its secret.
-type keyRow struct {
-	ID         string     `json:"id"`
-	Tenant     string     `json:"tenant"`
-	Owner      string     `json:"owner"`
-	Name       string     `json:"name,omitempty"`
-	Scopes     []string   `json:"scopes"`
-	Agents     []string   `json:"agents,omitempty"` // nil: all
-	CreatedAt  time.Time  `json:"createdAt"`
-	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
-	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
-	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
-}
-
-func newKeyRow(k *access.Key) keyRow {
-	return keyRow{
-		ID: k.ID, Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
-		CreatedAt: k.CreatedAt, LastUsedAt: orNil(k.UsedAt),
-		ExpiresAt: orNil(k.ExpiresAt), RevokedAt: orNil(k.RevokedAt),
-	}
-}
+type keyRow = admin.Key
 
 // keyAgents names the agents that a key may use.
 func keyAgents(names []string) string {

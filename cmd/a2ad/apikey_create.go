@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/config"
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -21,19 +19,21 @@ import (
 type APIKeyCreateCmd struct {
 	Tenant string   `required:"" placeholder:"T" help:"Organization that the key belongs to."`
 	Owner  string   `required:"" placeholder:"O" help:"User or program that signs in with the key; it owns the tasks."`
-	Scopes []string `default:"tasks:read,tasks:write,push:write" placeholder:"SCOPE" help:"${scopes_help}"`
+	Scopes []string `default:"tasks:read,tasks:write,push:write" placeholder:"SCOPE" help:"@scopes"`
 	Agents []string `placeholder:"AGENT" help:"The only agents that the key may use (default all)."`
 	Name   string   `placeholder:"TEXT" help:"A note that helps to find the key again."`
 
-	ExpiresIn time.Duration `placeholder:"DURATION" help:"${expires_help}"`
-	Env       string        `default:"live" placeholder:"WORD" help:"${env_help}"`
+	ExpiresIn time.Duration `placeholder:"DURATION" help:"@expires"`
+	Env       string        `default:"live" placeholder:"WORD" help:"@env"`
 
-	Database `group:"database"`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+	Service
 	Output
 }
 
 // scopesHelp is the help of --scopes.
-const scopesHelp = "What the key allows: tasks:read, tasks:write, push:write, worker (default all except worker)."
+const scopesHelp = "What the key allows: tasks:read, tasks:write, push:write (default these), " +
+	"worker, signal, operator:read, operator:write, tenant:read."
 
 // Validate is called by the parser.
 func (c *APIKeyCreateCmd) Validate() error {
@@ -47,8 +47,8 @@ func (c *APIKeyCreateCmd) Validate() error {
 			return fmt.Errorf("--agents: %q cannot be the name of an agent", a)
 		}
 	}
-	if c.ExpiresIn < 0 {
-		return errors.New("--expires-in must not be negative")
+	if c.ExpiresIn != 0 && c.ExpiresIn < time.Millisecond {
+		return errors.New("--expires-in must be at least 1ms")
 	}
 	if !auth.ValidEnv(c.Env) {
 		return errors.New("--env: write 1 to 16 lower-case letters and digits")
@@ -60,53 +60,27 @@ func (c *APIKeyCreateCmd) Validate() error {
 }
 
 // createdKey is a new key, at the only moment when its secret is known.
-type createdKey struct {
-	ID        string     `json:"id"`
-	Key       string     `json:"key"`
-	Tenant    string     `json:"tenant"`
-	Owner     string     `json:"owner"`
-	Name      string     `json:"name,omitempty"`
-	Scopes    []string   `json:"scopes"`
-	Agents    []string   `json:"agents,omitempty"` // nil: all
-	CreatedAt time.Time  `json:"createdAt"`
-	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-}
+type createdKey = admin.CreatedKey
 
 // Run creates the key.
 func (c *APIKeyCreateCmd) Run(ctx context.Context, app *App) error {
-	return c.withStore(ctx, app, func(s *store.Store) error {
-		key, err := c.create(ctx, s)
+	return c.withAdmin(ctx, app, func(api *admin.Client) error {
+		var key createdKey
+		err := api.Post(ctx, "/keys", admin.NewKey{
+			Why: admin.Why{Reason: c.Reason}, Tenant: c.Tenant, Owner: c.Owner, Scopes: c.Scopes, Agents: c.Agents,
+			Name: c.Name, ExpiresInMs: c.ExpiresIn.Milliseconds(), Env: c.Env,
+		}, &key)
 		if err != nil {
 			return err
 		}
 		if c.json() {
 			return term.JSON(app.Stdout, key)
 		}
-		return key.print(app)
+		return printKey(app, &key)
 	})
 }
 
-func (c *APIKeyCreateCmd) create(ctx context.Context, s *store.Store) (*createdKey, error) {
-	slices.Sort(c.Scopes)
-	slices.Sort(c.Agents)
-	scopes, names := slices.Compact(c.Scopes), slices.Compact(c.Agents)
-	key, err := auth.NewKey(c.Env, nil)
-	if err != nil {
-		return nil, err
-	}
-	made, err := s.Access.CreateKey(ctx, access.Key{
-		ID: key.ID(), Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: scopes, Agents: names,
-	}, key.SecretHash(), c.ExpiresIn)
-	if err != nil {
-		return nil, err
-	}
-	return &createdKey{
-		ID: key.ID(), Key: key.Reveal(), Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: scopes, Agents: names,
-		CreatedAt: made.CreatedAt, ExpiresAt: orNil(made.ExpiresAt),
-	}, nil
-}
-
-func (k *createdKey) print(app *App) error {
+func printKey(app *App, k *createdKey) error {
 	w := tabwriter.NewWriter(app.Stdout, 0, 8, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	line("id", k.ID)

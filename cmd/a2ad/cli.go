@@ -24,18 +24,23 @@ type cli struct {
 
 	Serve  ServeCmd  `cmd:"" group:"server" help:"Run a server on a PostgreSQL database."`
 	Config ConfigCmd `cmd:"" group:"server" help:"Show every setting, its value and its source."`
-	Agent  AgentCmd  `cmd:"" group:"server" help:"Check agent files."`
 	Health HealthCmd `cmd:"" group:"server" name:"healthcheck" help:"Check whether a running server is ready."`
 
 	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
 
+	Context  ContextCmd  `cmd:"" group:"operator" help:"Choose the server or database that commands work on."`
 	Task     TaskCmd     `cmd:"" group:"operator" help:"List, show, watch, cancel, retry and purge tasks."`
+	Job      JobCmd      `cmd:"" group:"operator" help:"List, show and stop bulk jobs."`
+	Agent    AgentCmd    `cmd:"" group:"operator" help:"List, pause and resume agents; check agent files."`
+	Worker   WorkerCmd   `cmd:"" group:"operator" help:"List, drain and resume workers."`
+	Queue    QueueCmd    `cmd:"" group:"operator" help:"List the queues of agents."`
 	Stats    StatsCmd    `cmd:"" group:"operator" help:"Show queues, running attempts and problems on one screen."`
-	Doctor   DoctorCmd   `cmd:"" group:"operator" help:"${doctor_help}"`
+	Doctor   DoctorCmd   `cmd:"" group:"operator" help:"@doctor"`
 	Push     PushCmd     `cmd:"" group:"operator" help:"List, inspect, replay and enable webhooks."`
 	Schedule ScheduleCmd `cmd:"" group:"operator" help:"List, run, pause and resume schedules."`
 	Actions  ActionsCmd  `cmd:"" group:"operator" help:"Show the audit log: who did what."`
 	APIKey   APIKeyCmd   `cmd:"" group:"operator" name:"apikey" help:"Create, list and revoke API keys."`
+	Session  SessionCmd  `cmd:"" group:"operator" help:"List and end sessions of the console."`
 	Keys     KeysCmd     `cmd:"" group:"operator" help:"Rotate the keys that encrypt stored secrets."`
 	Migrate  MigrateCmd  `cmd:"" group:"operator" help:"Apply or roll back database migrations."`
 
@@ -55,7 +60,7 @@ var helpGroups = []kong.Group{
 	{Key: "commands", Title: "Commands:"},
 	{Key: "server", Title: "Server:"},
 	{Key: "client", Title: "Client:"},
-	{Key: "operator", Title: "Operator, on the database:"},
+	{Key: "operator", Title: "Operator, on a server or on the database:"},
 	{Key: "about", Title: "About:"},
 }
 
@@ -71,7 +76,7 @@ func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong
 		}),
 		kong.ExplicitGroups(allGroups()),
 		kong.NamedMapper("setting", settingMapper{flags}),
-		helpVars(),
+		wordLists(),
 		kong.Bind(app),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
@@ -84,10 +89,31 @@ func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong
 		}
 	}
 	for _, node := range k.Model.Children {
+		expandHelp(node)
+		addExamples(node, node.Name)
 		describeSettings(node, node.Name == "dev")
 		hideSettings(node)
 	}
 	return k, nil
+}
+
+// expandHelp gives commands, flags and arguments the texts that their tags name.
+func expandHelp(node *kong.Node) {
+	expand := func(help *string) {
+		if name, ok := strings.CutPrefix(*help, "@"); ok {
+			*help = longHelp[name]
+		}
+	}
+	expand(&node.Help)
+	for _, f := range node.Flags {
+		expand(&f.Help)
+	}
+	for _, p := range node.Positional {
+		expand(&p.Help)
+	}
+	for _, child := range node.Children {
+		expandHelp(child)
+	}
 }
 
 // describeSettings adds its variable and default to the help of each setting.
@@ -193,7 +219,7 @@ func (settingMapper) PlaceHolder(f *kong.Flag) string {
 
 // Output is the choice between output for people and for programs.
 type Output struct {
-	Output string `short:"o" enum:"text,json" default:"text" placeholder:"FORMAT" help:"${output_help}"`
+	Output string `short:"o" enum:"text,json" default:"text" placeholder:"FORMAT" help:"@output"`
 }
 
 func (o Output) json() bool { return o.Output == "json" }
@@ -210,32 +236,43 @@ func allGroups() []kong.Group {
 // webhookStates are the words of `push ls --state`, as a person reads them.
 const webhookStates = "active, done, dead or disabled"
 
-// helpVars are what tags of flags refer to: lists of words, and the texts that a tag of one line has no room for.
-func helpVars() kong.Vars {
+// wordLists are the lists of words that tags of flags refer to. They are few and short, because kong looks for
+// variables in each of them once for each flag.
+func wordLists() kong.Vars {
+	return kong.Vars{
+		"states_and":     stateNames(),
+		"webhook_states": "active,done,dead,disabled",
+	}
+}
+
+func stateNames() string {
 	var states []string
 	for _, s := range stateOrder {
 		states = append(states, s.String())
 	}
-	return kong.Vars{
-		"states":         strings.Join(states, ","),
-		"states_and":     strings.Join(states, ", "),
-		"webhook_states": "active,done,dead,disabled",
-		"scopes_help":    scopesHelp,
+	return strings.Join(states, ", ")
+}
 
-		"stream_help":         "Show events as they happen, the default; --no-stream waits for the result.",
-		"webhook_states_help": "Only webhooks in this state: " + webhookStates + ".",
-
-		"reason_help":         "Why, for the clients and the audit log (default \"resumed by an operator\").",
-		"retry_state_help":    "Instead of ids: tasks in one of these states: failed (default), canceled, rejected.",
-		"retry_webhooks_help": "Give the new task the webhooks of the old one.",
-		"actor_help":          "Only actors that begin with this: operator, \"key k1\", replica, address.",
-		"expires_help":        "How long the key is valid, such as 12h or 720h (default no limit).",
-		"env_help":            "A word in the key, as in a2ad_live_… (default live).",
-		"doctor_help":         "Check the settings, the database and the server, and say what to fix.",
-		"output_help":         "text, or json: one object per line.",
-		"down_help":           "Roll back the newest migration and delete the data in its tables.",
-		"replay_help":         "Deliver events again, or resume a webhook that has given up.",
-		"enable_help":         "Close the circuit breaker of a destination, or enable it again.",
-		"after_help":          "Deliver all events after this one again (default: what is not delivered yet).",
-	}
+// longHelp are the texts that a tag of one line has no room for. The tag names its text: help:"@stream".
+var longHelp = map[string]string{
+	"scopes":         scopesHelp,
+	"stream":         "Show events as they happen, the default; --no-stream waits for the result.",
+	"webhook_states": "Only webhooks in this state: " + webhookStates + ".",
+	"reason":         "Why, for the clients and the audit log (default \"resumed by an operator\").",
+	"purge_reason":   "Why, for the audit log (default \"purged by an operator\").",
+	"retry_state":    "Instead of ids: tasks in one of these states: failed (default), canceled, rejected.",
+	"cancel_state":   "Instead of ids: tasks in one of these states, of those that have not ended.",
+	"job_state":      "Only jobs in this state: running, done, stopped or failed.",
+	"retry_webhooks": "Give the new task the webhooks of the old one.",
+	"actor":          "Only actors that begin with this: operator, \"key k1\", replica, address.",
+	"usage_by":       "What to distinguish: day, tenant, owner, agent, model (default agent,model).",
+	"usage_since":    "With --usage: since the day of this time, or how long ago (default 30 days).",
+	"expires":        "How long the key is valid, such as 12h or 720h (default no limit).",
+	"env":            "A word in the key, as in a2ad_live_… (default live).",
+	"doctor":         "Check the settings, the database and the server, and say what to fix.",
+	"output":         "text, or json: one object per line.",
+	"down":           "Roll back the newest migration and delete the data in its tables.",
+	"replay":         "Deliver events again, or resume a webhook that has given up.",
+	"enable":         "Close the circuit breaker of a destination, or enable it again.",
+	"after":          "Deliver all events after this one again (default: what is not delivered yet).",
 }

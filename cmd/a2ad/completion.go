@@ -185,8 +185,12 @@ func (p *position) candidates(last string) (list [][2]string) {
 // choices returns the words that a flag, an argument or a setting accepts.
 func choices(v *kong.Value) []string {
 	text := v.Enum
-	if v.Tag != nil && v.Tag.Type == "setting" {
+	switch {
+	case v.Tag == nil:
+	case v.Tag.Type == "setting":
 		text = v.Tag.Get("oneof")
+	case v.Tag.Get("words") == "states": // any spelling is accepted, and this one is offered
+		text = strings.ReplaceAll(stateNames(), " ", "")
 	}
 	return slices.DeleteFunc(strings.Split(text, ","), func(word string) bool { return word == "" })
 }

@@ -18,7 +18,7 @@ func TestCompletion(t *testing.T) {
 		want string // words, in order; … for more
 	}{
 		{"ta", "task"},
-		{"task ", "ls show watch cancel resume retry signal purge"},
+		{"task ", "ls show watch tail cancel resume retry answer assign signal purge"},
 		{"task re", "resume retry"},
 		{"task ls --st", "--state"},
 		{"task ls --state ", "submitted working input-required auth-required completed failed canceled rejected"},

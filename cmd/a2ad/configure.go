@@ -17,6 +17,10 @@ type (
 
 // configure fills the settings of a command and checks all of them before it reports a fault.
 func configure(app *App, cmd any, flags config.Flags, env config.Environ) error {
+	env, err := applyContext(cmd, flags, env)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
 	d, ok := cmd.(devDefaulted)
 	values, faults := config.Load(config.SettingsOf(cmd, ok && d.devDefaults()), flags, env)
 	if c, ok := cmd.(checked); ok {

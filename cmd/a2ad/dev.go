@@ -11,13 +11,17 @@ import (
 
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/config"
-	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/console"
+	"github.com/a2ad/a2ad/internal/demo"
 	"github.com/a2ad/a2ad/internal/replica"
 	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
 // DevCmd is `a2ad dev`.
-type DevCmd struct{ config.Config }
+type DevCmd struct {
+	config.Config
+	Demo bool `help:"Fill the server with a believable day of tasks, and go on with more of them."`
+}
 
 // Help is shown below the usage line.
 func (*DevCmd) Help() string {
@@ -32,7 +36,15 @@ Flags win over A2AD_* variables, which win over defaults. dev accepts all flags 
 func (c *DevCmd) devDefaults() bool { return true }
 
 func (c *DevCmd) check() []config.Fault {
-	return append(c.Check(), replica.CheckAgents(&c.Config, agents.Builtin())...)
+	return append(c.Check(), replica.CheckAgents(&c.Config, c.builtin())...)
+}
+
+// builtin returns the agents that need no file.
+func (c *DevCmd) builtin() []agents.File {
+	if c.Demo {
+		return append(agents.Builtin(), agents.Demo()...)
+	}
+	return agents.Builtin()
 }
 
 const devStopTimeout = 20 * time.Second
@@ -41,12 +53,15 @@ const devStopTimeout = 20 * time.Second
 func (c *DevCmd) Run(ctx context.Context, app *App) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	o, closeOptions, err := app.replicaOptions(&c.Config, agents.Builtin(), stop)
+	o, closeOptions, err := app.replicaOptions(&c.Config, c.builtin(), stop)
 	defer closeOptions()
 	if err != nil {
 		return err
 	}
-	o.Expected = ownChoices(app.settings)
+	o.Expected, o.Doctor = ownChoices(app.settings), app.checkInstallation(true)
+	if c.Demo && o.Expected["A2AD_PUSH_RETRY"] {
+		o.Config.PushRetry = demoRetries
+	}
 	stopDatabase, err := startDev(ctx, &o.Config, o.Log)
 	if err != nil {
 		return err
@@ -64,7 +79,34 @@ func (c *DevCmd) Run(ctx context.Context, app *App) (err error) {
 		return err
 	}
 	printWelcome(app.Stdout, app.program(), &o.Config, r)
+	if c.Demo {
+		return runDemo(ctx, stop, &o, r)
+	}
 	return r.Run(ctx, ctx)
+}
+
+// demoRetries let a webhook of the demo be given up within seconds. The usual ones take two days.
+var demoRetries = config.Durations{0, 2 * time.Second, 4 * time.Second}
+
+// runDemo serves, and fills the server with the demo. The server goes on if the demo cannot.
+func runDemo(ctx context.Context, stop context.CancelFunc, o *replica.Options, r *replica.Replica) error {
+	s, err := openStore(ctx, o.Config.DatabaseURL.Reveal())
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := demo.Run(ctx, demo.Config{Tasks: s.Tasks, Search: s.Operate, URL: r.Addresses().API, Logger: o.Log})
+		if err != nil && ctx.Err() == nil {
+			o.Log.ErrorContext(ctx, "the demo has ended", "err", err)
+		}
+	}()
+	err = r.Run(ctx, ctx)
+	stop()
+	<-ended
+	return err
 }
 
 // ownChoices returns the settings that the user left to dev: a warning about them would be one that dev caused.
@@ -90,24 +132,12 @@ func startDev(ctx context.Context, cfg *config.Config, log *slog.Logger) (stop f
 	if cfg.DatabaseURL.IsSet() {
 		return stop, nil
 	}
-	pg, err := devpg.Start(ctx, devpg.Config{Dir: cfg.DataDir, BinDir: cfg.PGBinDir, Logger: log})
-	if errors.Is(err, devpg.ErrInUse) {
-		return stop, fmt.Errorf("%w\nStop the server that uses it, or choose another directory with --data-dir", err)
-	}
+	url, stopPostgres, err := startPostgres(ctx, cfg, log)
 	if err != nil {
 		return stop, err
 	}
-	stop = func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), devStopTimeout)
-		defer cancel()
-		return pg.Stop(ctx)
-	}
-	url, err := pg.EnsureDatabase(ctx, devDatabase)
-	if err != nil {
-		return stop, errors.Join(err, stop())
-	}
 	cfg.DatabaseURL = config.NewSecret(url)
-	return stop, nil
+	return stopPostgres, nil
 }
 
 const tryIt = `
@@ -138,6 +168,7 @@ func printWelcome(w io.Writer, program string, cfg *config.Config, r *replica.Re
 			line(a.Name, at.API+"/agents/"+a.Name)
 		}
 	}
+	line("console", at.API+console.Prefix+"/")
 	if at.GRPC != "" {
 		line("gRPC", at.GRPC)
 	}

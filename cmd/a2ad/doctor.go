@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/doctor"
 	"github.com/a2ad/a2ad/internal/term"
@@ -14,9 +16,11 @@ import (
 // DoctorCmd is `a2ad doctor`.
 type DoctorCmd struct {
 	config.Config
-	Dev     bool `help:"Check the configuration of dev instead of that of serve."`
-	Offline bool `help:"Do not look for a running server."`
-	Quiet   bool `short:"q" help:"Show only warnings and faults."`
+	config.Operator
+	Dev     bool          `help:"Check the configuration of dev instead of that of serve."`
+	Offline bool          `help:"Do not look for a running server."`
+	APIKey  config.Secret `type:"setting" name:"api-key" kong:"-" secret:"yes"`
+	Quiet   bool          `short:"q" help:"Show only warnings and faults."`
 	Output
 }
 
@@ -24,7 +28,8 @@ type DoctorCmd struct {
 func (*DoctorCmd) Help() string {
 	return `Checks the settings, the agent files, the database with its roles and encrypted secrets, ` +
 		`and a server that runs on this machine. ` +
-		`It changes nothing, and says for each finding what to do. Give it the settings of the server.
+		`It changes nothing, and says for each finding what to do. Give it the settings of the server. ` +
+		`With --server, that server checks its own installation instead.
 
 Exit codes: 0 no problem found; 1 warnings; 2 faults.`
 }
@@ -41,7 +46,11 @@ const (
 
 // Run makes every check, also after one has failed.
 func (c *DoctorCmd) Run(ctx context.Context, app *App) error {
-	d := &doctor.Doctor{Config: c.Config, Dev: c.Dev, Environ: config.ReadEnviron(app.Environ)}
+	if c.Operator.Server != "" {
+		return c.ask(ctx, app)
+	}
+	d := &doctor.Doctor{Config: c.Config, Dev: c.Dev, Environ: config.ReadEnviron(app.Environ),
+		Container: inContainer()}
 	d.Settings(app.faults)
 	d.Agents()
 	err := (&Database{c.Database}).withDatabase(ctx, app, func(ctx context.Context, url string) error {
@@ -58,6 +67,32 @@ func (c *DoctorCmd) Run(ctx context.Context, app *App) error {
 		return &exitError{code: exitInterrupted}
 	}
 	return c.print(app, d.Findings)
+}
+
+// ask lets a server check its own installation.
+func (c *DoctorCmd) ask(ctx context.Context, app *App) error {
+	var report admin.DoctorReport
+	api := admin.NewClient(string(c.Operator.Server), c.APIKey.Reveal(), http.DefaultTransport)
+	if err := api.Get(ctx, "/doctor", admin.DoctorQuery{Offline: c.Offline}, &report); err != nil {
+		return &exitError{exitFaults, err}
+	}
+	return c.print(app, listOf(report.Findings, func(x admin.Finding) doctor.Finding { return doctor.Finding(x) }))
+}
+
+// checkInstallation makes the checks of a server that runs in this process.
+func (app *App) checkInstallation(dev bool) func(context.Context, *config.Config, bool) []admin.Finding {
+	return func(ctx context.Context, cfg *config.Config, offline bool) []admin.Finding {
+		d := &doctor.Doctor{
+			Config: *cfg, Dev: dev, Environ: config.ReadEnviron(app.Environ), Container: inContainer(),
+		}
+		d.Settings(nil)
+		d.Agents()
+		d.Database(ctx, cfg.DatabaseURL.Reveal())
+		if !offline {
+			d.Server(ctx)
+		}
+		return listOf(d.Findings, func(x doctor.Finding) admin.Finding { return admin.Finding(x) })
+	}
 }
 
 const (
@@ -103,9 +138,11 @@ func (c *DoctorCmd) print(app *App, all doctor.Findings) error {
 
 func printFinding(app *App, x doctor.Finding) {
 	paint := app.Paint()
-	level := paint.SGR(levelColors[x.Level], x.Level) + strings.Repeat(" ", len(doctor.LevelWarning)-len(x.Level))
+	// The level is a word of the server, which may be newer than this command.
+	pad := strings.Repeat(" ", max(0, len(doctor.LevelWarning)-len(x.Level)))
+	level := paint.SGR(levelColors[x.Level], term.Cell(x.Level)) + pad
 	text := term.Wrap(term.Cell(x.Text), findingIndent, app.Width())
-	fmt.Fprintf(app.Stdout, "%s  %-12s  %s\n", level, x.Check, text)
+	fmt.Fprintf(app.Stdout, "%s  %-12s  %s\n", level, term.Cell(x.Check), text)
 	if x.Fix == "" {
 		return
 	}

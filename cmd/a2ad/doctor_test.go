@@ -1,19 +1,24 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/a2ad/a2ad/internal/admin"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/doctor"
+	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/term"
 )
@@ -35,6 +40,9 @@ func (i *invocation) levels(t *testing.T) map[string]string {
 	}
 	return found
 }
+
+// varying is what may differ between two checks of one database.
+var varying = regexp.MustCompile(`round trip [^"\n]+|\d+ servers? \([^"\n]+`)
 
 func databaseSetting(t *testing.T, url, change string) {
 	t.Helper()
@@ -210,6 +218,45 @@ func TestDoctorChecksAgentFiles(t *testing.T) {
 	i.run(t, "doctor", "--offline", "-o", "json")
 	if found := i.levels(t); !strings.Contains(found["fault agents"], "bad.yaml") {
 		t.Errorf("%s", i.stdout)
+	}
+}
+
+// TestDoctorOfAServer: a server checks its own installation, and the command shows and counts what it has found.
+func TestDoctorOfAServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	keys := seal.Generate("k2")
+	app, cfg := &App{}, config.Config{}
+	if _, faults := config.Load(config.SettingsOf(&cfg, false), nil, config.ReadEnviron(w.env)); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	check := app.checkInstallation(false)
+	srv := w.serve(func(c *admin.Config) {
+		c.Doctor = func(ctx context.Context, offline bool) []admin.Finding { return check(ctx, &cfg, offline) }
+	})
+	near := invocation{env: w.env}
+	far := invocation{env: []string{"A2AD_API_KEY=secret", "A2AD_SERVER=" + srv.URL}}
+	for _, args := range [][]string{{"doctor", "--offline", "-o", "json"}, {"doctor", "--offline", "--quiet"}} {
+		near.run(t, args...)
+		if far.run(t, args...); far.code != near.code || len(far.stdout) < 20 ||
+			varying.ReplaceAllString(far.stdout, "") != varying.ReplaceAllString(near.stdout, "") {
+			t.Errorf("%v: exit code %d\n%s%s\nwith the settings: exit code %d\n%s%s",
+				args, far.code, far.stdout, far.stderr, near.code, near.stdout, near.stderr)
+		}
+	}
+	ring, err := seal.Parse(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.DatabaseURL, cfg.Keys = config.NewSecret("postgres://ann:passw0rd@127.0.0.1:1/x"), ring
+	_, key, _ := strings.Cut(keys, ":")
+	if far.run(t, "doctor", "--offline"); far.code != exitFaults || strings.Contains(far.stdout, "passw0rd") ||
+		strings.Contains(far.stdout, key) {
+		t.Errorf("no database: exit code %d\n%s%s", far.code, far.stdout, far.stderr)
+	}
+	far.env[0] = "A2AD_API_KEY=wrong"
+	if far.run(t, "doctor"); far.code != exitFaults || far.stdout != "" || far.stderr == "" {
+		t.Errorf("a wrong key: exit code %d\n%s%s", far.code, far.stdout, far.stderr)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -71,6 +72,7 @@ type App struct {
 	Program string   // how the user called the program; "" means a2ad
 
 	hangups func() (signals <-chan os.Signal, stop func())
+	now     func() time.Time // for ages in lists; nil: time.Now
 
 	settings []config.Value // of the selected command, for `a2ad config`
 	faults   []config.Fault // of a command that reports them itself
@@ -94,6 +96,14 @@ func newApp(environ []string, stdin io.Reader, stdout, stderr io.Writer) *App {
 
 func (app *App) run(ctx context.Context, args, environ []string) int {
 	return finish(ctx, app, runCommand(ctx, app, args, config.ReadEnviron(environ)))
+}
+
+// time returns the time that ages in lists refer to.
+func (app *App) time() time.Time {
+	if app.now != nil {
+		return app.now()
+	}
+	return time.Now()
 }
 
 // program is how to call the program again in this terminal.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,7 +56,7 @@ func screenful(t *testing.T, ctx context.Context, set func(*App), env []string, 
 	var both bytes.Buffer
 	app := &App{Console: term.Console{
 		Stdin: strings.NewReader(""), Stdout: &both, Stderr: &both, Terminal: true,
-	}}
+	}, now: func() time.Time { return someTime }} // before any task is made: all ages are 0
 	if set != nil {
 		set(app)
 	}
@@ -107,6 +108,7 @@ func TestHelp(t *testing.T) {
 		{"push", "--help"},
 		{"push", "ls", "--help"},
 		{"push", "attempts", "--help"},
+		{"push", "destinations", "--help"},
 		{"push", "replay", "--help"},
 		{"push", "enable", "--help"},
 		{"keys", "--help"},
@@ -115,6 +117,10 @@ func TestHelp(t *testing.T) {
 		{"apikey", "create", "--help"},
 		{"apikey", "ls", "--help"},
 		{"apikey", "revoke", "--help"},
+		{"session", "--help"},
+		{"session", "ls", "--help"},
+		{"session", "revoke", "--help"},
+		{"task", "assign", "--help"},
 		{"migrate", "--help"},
 		{"migrate", "up", "--help"},
 		{"migrate", "down", "--help"},
@@ -165,6 +171,9 @@ func TestUsage(t *testing.T) {
 		{"task", "purge", "--tenant", "t"},
 		{"task", "purge", "x"},
 		{"task", "retry"},
+		{"task", "assign", "x"},
+		{"session", "revoke"},
+		{"session", "revoke", "x", "--owner", "o"},
 		{"completion", "tcsh"},
 		{"apikey", "create"},
 		{"apikey", "create", "--tenant", "t", "--owner", "o", "--scopes", "all"},
@@ -249,6 +258,9 @@ func TestEveryCommandRuns(t *testing.T) {
 		{"apikey", "create", "--tenant", "t", "--owner", "o"},
 		{"apikey", "ls"},
 		{"apikey", "revoke", "x"},
+		{"session", "ls"},
+		{"session", "revoke", "x"},
+		{"task", "assign", "x", "Carl"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // before they start, so that no command does its work

@@ -14,7 +14,7 @@ import (
 // MigrateCmd is `a2ad migrate`.
 type MigrateCmd struct {
 	Up     MigrateUpCmd     `cmd:"" group:"commands" help:"Apply all migrations of this version of a2ad."`
-	Down   MigrateDownCmd   `cmd:"" group:"commands" help:"${down_help}"`
+	Down   MigrateDownCmd   `cmd:"" group:"commands" help:"@down"`
 	Status MigrateStatusCmd `cmd:"" group:"commands" help:"Show which migrations are applied."`
 }
 

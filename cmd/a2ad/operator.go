@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
@@ -20,7 +19,7 @@ const (
 )
 
 // withStore calls do with the store of an operator's command. The store notifies running servers of what the command
-// changes.
+// changes. If the database is a standby, a note says how old is what the command reads.
 func (d *Database) withStore(ctx context.Context, app *App, do func(*store.Store) error) error {
 	return d.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		s, err := openStore(ctx, url)
@@ -28,6 +27,13 @@ func (d *Database) withStore(ctx context.Context, app *App, do func(*store.Store
 			return err
 		}
 		defer s.Close()
+		standing, err := s.Operate.Standing(ctx)
+		if err != nil {
+			return err
+		}
+		if standing.Standby {
+			app.Note("a2ad: the database is a standby: " + standing.Lag())
+		}
 		return do(s)
 	})
 }
@@ -89,13 +95,6 @@ func parseWebhookID(id string) (a2a.ID, error) {
 		return p, fmt.Errorf("webhook %s: not the id of a webhook", id)
 	}
 	return p, nil
-}
-
-func orNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // checkLimit bounds what is read at once.

@@ -40,3 +40,13 @@ func hasTerminal() bool {
 	tty.Close()
 	return true
 }
+
+// inContainer reports whether this process runs in a container of Docker, Podman or Kubernetes.
+func inContainer() bool {
+	for _, file := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Stat(file); err == nil {
+			return true
+		}
+	}
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}

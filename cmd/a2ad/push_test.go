@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
@@ -28,7 +29,7 @@ func TestPushLsShowsTheDestinationsWait(t *testing.T) {
 		{"deleted", pushRow{State: "active", NextAttemptAt: &retry, DeletedAt: &retry}, "-"},
 		{"nothing to deliver", pushRow{State: "active"}, "-"},
 	} {
-		if got := tt.row.next(); got != tt.want {
+		if got := nextAttempt(&tt.row); got != tt.want {
 			t.Errorf("%s: next try %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -77,6 +78,24 @@ func TestWebhooks(t *testing.T) {
 		!strings.Contains(i.stderr, "webhook x") {
 		t.Errorf("%s%s", i.stdout, i.stderr)
 	}
+	all := []string{"push", "replay", "--tenant", "acme", "--origin", origin, "--since"}
+	if i := w.run(exitOK, append(all, "1h")...); i.stdout != "1 webhook will be delivered again\n" {
+		t.Errorf("%s", i.stdout)
+	}
+	want := `{"tenant":"acme","origin":"` + origin + `","webhooks":0}` + "\n"
+	if i := w.run(exitOK, append(all, "2100-01-01", "-o", "json")...); i.stdout != want {
+		t.Errorf("%s", i.stdout)
+	}
+	for _, args := range [][]string{
+		nil, {"--tenant", "acme", "--origin", origin}, {id, "--since", "1h"}, append(all[2:], "1h", "--after", "0"),
+	} {
+		w.run(exitUsage, append([]string{"push", "replay"}, args...)...)
+	}
+	destinations := rows[admin.Destination](t, w.run(exitOK, "push", "destinations", "-o", "json"))
+	if len(destinations) != 1 || destinations[0].Origin != origin || destinations[0].Backlog == 0 ||
+		describeDestination(&destinations[0]) != "ok" {
+		t.Errorf("%+v", destinations)
+	}
 	enable := []string{"push", "enable", "--tenant", "acme", origin}
 	if i := w.run(exitFailure, enable...); !strings.Contains(i.stderr, "is already enabled") {
 		t.Errorf("%s", i.stderr)
@@ -85,8 +104,12 @@ func TestWebhooks(t *testing.T) {
 		VALUES ('acme', '` + origin + `', 9, now())
 		ON CONFLICT (tenant, origin) DO UPDATE SET disabled_at = now()`
 	databaseSetting(t, strings.TrimPrefix(w.env[0], "A2AD_DATABASE_URL="), change)
-	if r := rows[pushRow](t, w.run(exitOK, "push", "ls", "-o", "json")); r[0].show() != "destination disabled" {
+	r := rows[pushRow](t, w.run(exitOK, "push", "ls", "-o", "json"))
+	if describeWebhook(&r[0]) != "destination disabled" {
 		t.Errorf("%+v", r)
+	}
+	if i := w.run(exitOK, "push", "destinations", "--tenant", "acme"); !strings.Contains(i.stdout, "disabled") {
+		t.Errorf("%s", i.stdout)
 	}
 	i = w.run(exitOK, append(enable, "-o", "json")...)
 	if i.stdout != `{"tenant":"acme","origin":"`+origin+`","enabled":true}`+"\n" {

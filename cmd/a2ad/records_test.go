@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -36,6 +38,64 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// The operator sees which models the agents have used, of one task and of all.
+func TestUsageIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	report := func(id, owner string, u a2a.Usage) {
+		t.Helper()
+		w.submit(id, owner, nil)
+		b := tasks.Batch{
+			Usage:  []a2a.Usage{u},
+			Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}},
+		}
+		if _, err := w.store.Tasks.Append(t.Context(), w.claim(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(oldTask, "bob", a2a.Usage{Model: "m1", Input: 1, Output: 2, Cached: 3, Reasoning: 4, Requests: 5})
+	if _, err := w.store.Tasks.SumUsage(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	report(taskID, "alice", a2a.Usage{Model: "m2", Input: 100})
+	today := time.Now().UTC().Format(time.DateOnly)
+	m1 := usageRow{
+		Agent: "words", Model: "m1", InputTokens: 1, OutputTokens: 2, CachedInputTokens: 3, ReasoningTokens: 4,
+		Requests: 5,
+	}
+	m2 := usageRow{Agent: "words", Model: "m2", InputTokens: 100}
+	alice := usageRow{Tenant: "acme", Owner: "alice", InputTokens: 100}
+	bob := m1
+	bob.Tenant, bob.Owner, bob.Agent, bob.Model = "acme", "bob", "", ""
+	all := usageRow{
+		Day: today, InputTokens: 101, OutputTokens: 2, CachedInputTokens: 3, ReasoningTokens: 4, Requests: 5,
+	}
+	for _, tt := range []struct {
+		args []string
+		want []usageRow
+	}{
+		{nil, []usageRow{m2, m1}},
+		{[]string{"--since", "1h"}, []usageRow{m2, m1}},
+		{[]string{"--since", "2100-01-01"}, nil},
+		{[]string{"--by", "tenant,owner"}, []usageRow{alice, bob}},
+		{[]string{"--by", "day"}, []usageRow{all}},
+	} {
+		got := rows[usageRow](t, w.run(exitOK, append([]string{"stats", "--usage", "-o", "json"}, tt.args...)...))
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("stats --usage %v (-want +got):\n%s", tt.args, diff)
+		}
+	}
+	if got := w.run(exitOK, "stats", "--usage").stdout; !strings.Contains(got, "words  m2") {
+		t.Errorf("stats --usage shows\n%s", got)
+	}
+	show := w.run(exitOK, "task", "show", oldTask).stdout
+	if !strings.Contains(show, "m1: input 1 (cached 3), output 2 (reasoning 4), requests 5") {
+		t.Errorf("task show does not say what the task has used:\n%s", show)
+	}
+	w.run(exitUsage, "stats", "--by", "day")
+	w.run(exitUsage, "stats", "--usage", "--by", "color")
+}
+
 // The operator sees which agent is unreachable, and that a task waits for it.
 func TestUnreachableAgentIsShown(t *testing.T) {
 	t.Parallel()
@@ -53,6 +113,12 @@ func TestUnreachableAgentIsShown(t *testing.T) {
 	if !strings.Contains(show, "because its agent has been unreachable since") ||
 		!strings.Contains(show, "0 probes: connection refused") {
 		t.Errorf("task show does not say why the task waits:\n%s", show)
+	}
+	if err := w.store.Tasks.BeginOutage(t.Context(), "words", tasks.ReasonNoWorker, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if show := w.run(exitOK, "task", "show", taskID).stdout; !strings.Contains(show, "Z: no worker") {
+		t.Errorf("task show counts probes of an agent without workers:\n%s", show)
 	}
 	w.complete()
 	if show := w.run(exitOK, "task", "show", taskID).stdout; strings.Contains(show, "unreachable") {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/schedules"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -22,8 +22,9 @@ type ScheduleCmd struct {
 
 // scheduleNames are schedules on the command line.
 type scheduleNames struct {
-	Names    []string `arg:"" name:"schedule" help:"Schedules, as AGENT/NAME."`
-	Database `group:"database"`
+	Names  []string `arg:"" name:"schedule" help:"Schedules, as AGENT/NAME."`
+	Reason string   `placeholder:"TEXT" help:"Why, for the audit log."`
+	Service
 	Output
 }
 
@@ -44,21 +45,23 @@ func splitSchedule(text string) (agent, name string, err error) {
 	return agent, name, nil
 }
 
+// schedulePath is the path of a schedule in the admin API, and of an action on it.
+func schedulePath(agent, name, action string) string {
+	return "/schedules/" + url.PathEscape(agent) + "/" + url.PathEscape(name) + "/" + action
+}
+
 // eachSchedule calls do with each schedule, and prints what it returns as JSON, or text.
 func (c *scheduleNames) eachSchedule(ctx context.Context, app *App,
-	do func(s *store.Store, agent, name string) (changed changedSchedule, text string, err error)) error {
-	return c.withStore(ctx, app, func(s *store.Store) error {
+	do func(api *admin.Client, agent, name string) (changed changedSchedule, text string, err error)) error {
+	return c.withAdmin(ctx, app, func(api *admin.Client) error {
 		return each(ctx, app, c.Names, func(text string) error {
 			agent, name, err := splitSchedule(text)
 			if err != nil {
 				return err
 			}
-			changed, line, err := do(s, agent, name)
-			if errors.Is(err, schedules.ErrNone) {
-				return noSuchSchedule(ctx, s, text)
-			}
+			changed, line, err := do(api, agent, name)
 			if err != nil {
-				return err
+				return onSchedule(ctx, api, text, err)
 			}
 			if changed.Agent, changed.Name = agent, name; c.json() {
 				return term.JSON(app.Stdout, changed)
@@ -69,21 +72,16 @@ func (c *scheduleNames) eachSchedule(ctx context.Context, app *App,
 	})
 }
 
-// noSuchSchedule names the schedules that there are.
-func noSuchSchedule(ctx context.Context, s *store.Store, text string) error {
-	list, err := s.Schedules.List(ctx, nil)
-	if err != nil {
-		return err
+// onSchedule says in an error which schedule it is about. If there is no such schedule, it names those that there are.
+func onSchedule(ctx context.Context, api *admin.Client, text string, err error) error {
+	var list admin.ScheduleList
+	if !hasStatus(err, http.StatusNotFound) || api.Get(ctx, "/schedules", nil, &list) != nil {
+		return fmt.Errorf("schedule %s: %w", text, err)
 	}
-	var names []string
-	for i := range list {
-		if list[i].RemovedAt.IsZero() {
-			names = append(names, list[i].Agent+"/"+list[i].Name)
-		}
-	}
-	if len(names) == 0 {
+	if len(list.Schedules) == 0 {
 		return fmt.Errorf("schedule %s not found; no loaded agent file has schedules", text)
 	}
+	names := listOf(list.Schedules, func(s admin.Schedule) string { return s.Agent + "/" + s.Name })
 	return fmt.Errorf("schedule %s not found; schedules here: %s", text, strings.Join(names, ", "))
 }
 
@@ -98,9 +96,10 @@ func (*ScheduleRunCmd) Help() string {
 
 // Run makes tasks.
 func (c *ScheduleRunCmd) Run(ctx context.Context, app *App) error {
-	return c.eachSchedule(ctx, app, func(s *store.Store, agent, name string) (changedSchedule, string, error) {
-		id, err := s.Schedules.RunNow(ctx, agent, name)
-		return changedSchedule{TaskID: id.String()}, id.String(), err
+	return c.eachSchedule(ctx, app, func(api *admin.Client, agent, name string) (changedSchedule, string, error) {
+		var made admin.ScheduledTask
+		err := api.Post(ctx, schedulePath(agent, name, "run"), admin.Why{Reason: c.Reason}, &made)
+		return changedSchedule{TaskID: made.TaskID}, made.TaskID, err
 	})
 }
 
@@ -114,7 +113,14 @@ func (*SchedulePauseCmd) Help() string {
 }
 
 // Run pauses.
-func (c *SchedulePauseCmd) Run(ctx context.Context, app *App) error { return c.pause(ctx, app, true) }
+func (c *SchedulePauseCmd) Run(ctx context.Context, app *App) error {
+	return c.change(ctx, app, "pause", func(s *admin.PausedSchedule) string {
+		if s.Changed {
+			return "paused"
+		}
+		return "already paused"
+	})
+}
 
 // ScheduleResumeCmd is `a2ad schedule resume`.
 type ScheduleResumeCmd struct{ scheduleNames }
@@ -126,29 +132,25 @@ func (*ScheduleResumeCmd) Help() string {
 }
 
 // Run resumes.
-func (c *ScheduleResumeCmd) Run(ctx context.Context, app *App) error { return c.pause(ctx, app, false) }
-
-func (c *scheduleNames) pause(ctx context.Context, app *App, paused bool) error {
-	return c.eachSchedule(ctx, app, func(s *store.Store, agent, name string) (changedSchedule, string, error) {
-		it, changed, err := s.Schedules.Pause(ctx, agent, name, paused)
-		if err != nil {
-			return changedSchedule{}, "", err
-		}
-		text, already := agent+"/"+name+" is ", ""
-		if !changed {
-			already = "already "
-		}
+func (c *ScheduleResumeCmd) Run(ctx context.Context, app *App) error {
+	return c.change(ctx, app, "resume", func(s *admin.PausedSchedule) string {
 		switch {
-		case paused:
-			text += already + "paused"
-		case it.Paused:
-			text += "paused in its agent file"
-		case changed:
-			text += "resumed, next tick " + term.Moment(it.NextTick)
-		default:
-			text += "not paused, next tick " + term.Moment(it.NextTick)
+		case s.Paused:
+			return "paused in its agent file"
+		case s.Changed:
+			return "resumed, next tick " + term.MomentOf(s.NextTick)
 		}
-		now := paused || it.Paused
-		return changedSchedule{Paused: &now}, text, nil
+		return "not paused, next tick " + term.MomentOf(s.NextTick)
+	})
+}
+
+// change pauses or resumes schedules, and says what each of them is now.
+func (c *scheduleNames) change(
+	ctx context.Context, app *App, action string, describe func(*admin.PausedSchedule) string,
+) error {
+	return c.eachSchedule(ctx, app, func(api *admin.Client, agent, name string) (changedSchedule, string, error) {
+		var now admin.PausedSchedule
+		err := api.Post(ctx, schedulePath(agent, name, action), admin.Why{Reason: c.Reason}, &now)
+		return changedSchedule{Paused: &now.Paused}, agent + "/" + name + " is " + describe(&now), err
 	})
 }

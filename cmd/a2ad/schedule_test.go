@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -37,7 +38,7 @@ func TestSchedules(t *testing.T) {
 	w.loadSchedule()
 	before := time.Now()
 	list := rows[scheduleRow](t, w.run(exitOK, "schedule", "ls", "-o", "json"))
-	if len(list) != 1 || list[0].State != "active" || len(list[0].Next) != upcoming {
+	if len(list) != 1 || list[0].State != "active" || len(list[0].Next) != admin.Upcoming {
 		t.Fatalf("%+v", list)
 	}
 	for i, next := range list[0].Next {

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
@@ -33,6 +35,11 @@ func someTasks() []taskRow {
 			ID: oldTask, State: "completed", Agent: "echo", Tenant: "acme", Owner: "bob\tthe\x1b[31mbuilder",
 			ContextID: "c2", CreatedAt: someTime, UpdatedAt: someTime, Events: 3, Epoch: 1,
 		},
+		{
+			ID: "019a9d40-0000-7000-8000-000000000003", State: "input-required", Agent: "refunds", Tenant: "acme",
+			Owner: "eve", CreatedAt: someTime, UpdatedAt: someTime, Events: 3, Epoch: 1,
+			Question: "Refund order 1234 of 99 € to the customer?\nSay yes or no.",
+		},
 	}
 }
 
@@ -52,6 +59,19 @@ func someSnapshot() *a2a.Task {
 	}
 }
 
+func someUsage() []usageRow {
+	sums := []operate.UsageSum{
+		{
+			Day: "2026-01-02", Tenant: "acme", Owner: "alice", Agent: "words",
+			Usage: a2a.Usage{
+				Model: "gpt-5", Input: 12_345_678, Output: 1_234_567, Cached: 345_678, Reasoning: 4567, Requests: 890,
+			},
+		},
+		{Day: "2026-01-02", Tenant: "acme", Owner: "bob", Agent: "echo", Usage: a2a.Usage{Output: 3}},
+	}
+	return listOf(sums, func(s operate.UsageSum) usageRow { return admin.NewUsage(&s) })
+}
+
 func someTimeline() *operate.Timeline {
 	end, status := someTime.Add(time.Second), func(s a2a.State, text string) a2a.Event {
 		u := &a2a.StatusUpdate{Status: a2a.Status{State: s}}
@@ -63,6 +83,9 @@ func someTimeline() *operate.Timeline {
 	chunk := &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "count"}}
 	later := func(ms int) time.Time { return someTime.Add(time.Duration(ms) * time.Millisecond) }
 	return &operate.Timeline{
+		Usage: []a2a.Usage{
+			{Model: "gpt-5", Input: 12, Output: 34, Cached: 5, Reasoning: 3, Requests: 1}, {Output: 7},
+		},
 		Events: []operate.Logged{
 			{Seq: 1, At: someTime, Source: operate.SourceCaller, Event: status(a2a.StateSubmitted, "")},
 			{Seq: 2, At: later(3), Source: operate.SourceWorker, Worker: "replica-0", Epoch: 1,
@@ -93,6 +116,8 @@ func someTimeline() *operate.Timeline {
 				NextAt: later(60_000), At: later(1010), Worker: "replica-1"},
 			{Seq: 2, Kind: a2a.StepWait, Key: "approval#1", Says: `{"by":"time"}`, At: later(1020),
 				EndedAt: later(1090), Worker: "replica-1"},
+			{Seq: 3, Kind: a2a.StepWork, Key: "write#1", Artifact: "report", Attempts: 1, At: later(1092),
+				Worker: "replica-1"},
 		},
 		Signals: []operate.Signaled{{Name: "approved", Value: `"yes"`, Sender: "acme/ops", At: later(1095)}},
 		Tries: []operate.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a",
@@ -117,8 +142,11 @@ func someOverview() *operate.Overview {
 			{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second},
 			{Agent: "late", Waiting: 1, Oldest: -time.Second},
 		},
-		Unreachable: []operate.Outage{{Agent: "words", Since: someTime, Reason: "connect: connection refused",
-			Replica: "replica-1", Probes: 7, Next: someTime.Add(30 * time.Second)}},
+		Unreachable: []operate.Outage{
+			{Agent: "far", Since: someTime, Reason: tasks.ReasonNoWorker, Replica: "replica-1", Next: someTime},
+			{Agent: "words", Since: someTime, Reason: "connect: connection refused", Replica: "replica-1", Probes: 7,
+				Next: someTime.Add(30 * time.Second)},
+		},
 		Parked: []operate.ParkedCount{{Agent: "words", Tasks: 3, Oldest: 26 * time.Hour}},
 		Waiting: []operate.WaitingCount{
 			{Agent: "echo", Tasks: 1}, {Agent: "words", Tasks: 1204, Next: someTime.Add(time.Hour)},
@@ -131,9 +159,16 @@ func someOverview() *operate.Overview {
 				LastSeq: 2, Silent: 200 * time.Millisecond},
 		},
 		Replicas: []operate.ReplicaSeen{
-			{Name: "replica-1", Connections: 17, Listens: true},
-			{Name: "replica-2", Connections: 4},
+			{Name: "replica-1", Connections: 30, Listens: true, Servers: 2},
+			{Name: "replica-2", Connections: 4, Servers: 1},
 		},
+		Known: []operate.Presence{
+			{
+				Name: "replica-1", Version: "0.2.0", Host: "node-1", Slots: 16, Busy: 16, BusyShare: 0.994,
+				Commands: 8, BusyCommands: 8, CommandsWait: time.Minute, SeenAt: someTime,
+			},
+		},
+		Full: &operate.Saturation{Slots: 16, Due: 10, Oldest: 83 * time.Second},
 		Push: operate.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
 		Down: []operate.DestinationDown{
 			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime,
@@ -183,6 +218,18 @@ func somePushes() []pushRow {
 	}
 }
 
+func someDestinations() []admin.Destination {
+	later := someTime.Add(time.Hour)
+	return []admin.Destination{
+		{Tenant: "acme", Origin: "https://a.example:443", Active: 3, Dead: 1, Backlog: 1204, Failures: 7,
+			OpenUntil: &later, NextAt: &later, LastError: "connect: connection refused"},
+		{Tenant: "acme", Origin: "https://b.example:443", Active: 2, Failures: 900, DisabledAt: &someTime},
+		{Tenant: "acme", Origin: "https://c.example:443", Active: 1, Backlog: 2, Failures: 1, NextAt: &someTime,
+			LastError: "answered 500"},
+		{Tenant: "corp", Origin: "https://d.example:443", Active: 5},
+	}
+}
+
 func somePushAttempts() []pushAttemptRow {
 	return []pushAttemptRow{{
 		From: 3, Seq: 7, Outcome: "failed", Attempt: 11, Trigger: "manual", StartedAt: someTime, Ms: 12,
@@ -204,6 +251,17 @@ func someActions() []actionRow {
 	}
 }
 
+func someWorkers() []admin.Worker {
+	return []admin.Worker{
+		{Name: "replica-1", State: "active", Replica: true, Servers: 1, Version: "0.2.0", Host: "node-1", Running: 3,
+			Slots: 16, Busy: 3, Agents: []string{"echo", "words"}},
+		{Name: "replica-2", State: "drained", Replica: true, Version: "0.2.0", Slots: 16,
+			Drained: &admin.Stop{Since: someTime, Actor: "key k1", Reason: "it hangs"}},
+		{Name: "worker-7c9f-4411", State: "idle", Version: "a2ad-python/0.2.0", Tenant: "acme",
+			Asks: []string{"far"}},
+	}
+}
+
 func someNewKey() *createdKey {
 	expires := someTime.Add(12 * time.Hour)
 	return &createdKey{
@@ -215,23 +273,41 @@ func someNewKey() *createdKey {
 // TestScreens checks what a person, or a program with -o json, sees.
 func TestScreens(t *testing.T) {
 	t.Parallel()
+	now := someTime.Add(3 * time.Minute)
 	narrow := func(app *App) *App {
 		app.Columns = 80
 		return app
 	}
-	detail := newTaskDetail(someTasks()[0], someSnapshot(), someTimeline())
+	detail := admin.NewTaskDetail(someTasks()[0], someSnapshot(), someTimeline())
 	for name, print := range map[string]func(app *App) error{
-		"task-ls":            func(app *App) error { return printTasks(&app.Console, false, someTasks()) },
-		"task-ls-json":       func(app *App) error { return printTasks(&app.Console, true, someTasks()) },
-		"task-ls-narrow":     func(app *App) error { return printTasks(&narrow(app).Console, false, someTasks()) },
-		"actions-narrow":     func(app *App) error { return printActions(narrow(app), false, someActions()) },
-		"task-show":          func(app *App) error { return showTask(app, detail) },
-		"task-show-json":     func(app *App) error { return term.JSON(app.Stdout, detail) },
-		"stats":              func(app *App) error { return showStats(app, someOverview()) },
-		"stats-json":         func(app *App) error { return term.JSON(app.Stdout, newStats(someOverview())) },
-		"actions":            func(app *App) error { return printActions(app, false, someActions()) },
-		"actions-json":       func(app *App) error { return printActions(app, true, someActions()) },
-		"apikey-create":      func(app *App) error { return someNewKey().print(app) },
+		"task-ls":      func(app *App) error { return printTasks(&app.Console, listFormat{now: now}, someTasks()) },
+		"task-ls-json": func(app *App) error { return printTasks(&app.Console, listFormat{json: true}, someTasks()) },
+		"task-ls-narrow": func(app *App) error {
+			return printTasks(&narrow(app).Console, listFormat{now: now}, someTasks())
+		},
+		"actions-narrow": func(app *App) error { return printActions(narrow(app), false, someActions()) },
+		"task-show":      func(app *App) error { return showTask(app, detail) },
+		"task-show-json": func(app *App) error { return term.JSON(app.Stdout, detail) },
+		"stats":          func(app *App) error { return showStats(app, admin.NewStats(someOverview())) },
+		"stats-json":     func(app *App) error { return term.JSON(app.Stdout, admin.NewStats(someOverview())) },
+		"worker-ls":      func(app *App) error { return printWorkers(app, false, someWorkers()) },
+		"worker-ls-narrow": func(app *App) error {
+			return printWorkers(narrow(app), false, someWorkers())
+		},
+		"worker-ls-json": func(app *App) error { return printWorkers(app, true, someWorkers()) },
+		"actions":        func(app *App) error { return printActions(app, false, someActions()) },
+		"actions-json":   func(app *App) error { return printActions(app, true, someActions()) },
+		"stats-usage": func(app *App) error {
+			return printUsage(narrow(app), false, []string{operate.ByAgent, operate.ByModel}, someUsage())
+		},
+		"stats-usage-json": func(app *App) error {
+			return printUsage(app, true, []string{operate.ByAgent, operate.ByModel}, someUsage())
+		},
+		"stats-usage-day": func(app *App) error {
+			by := []string{operate.ByModel, operate.ByDay, operate.ByTenant, operate.ByOwner, operate.ByAgent}
+			return printUsage(narrow(app), false, by, someUsage())
+		},
+		"apikey-create":      func(app *App) error { return printKey(app, someNewKey()) },
 		"apikey-create-json": func(app *App) error { return term.JSON(app.Stdout, someNewKey()) },
 		"apikey-ls":          func(app *App) error { return printKeys(app, false, someKeys()) },
 		"apikey-ls-json":     func(app *App) error { return printKeys(app, true, someKeys()) },
@@ -240,6 +316,10 @@ func TestScreens(t *testing.T) {
 		"schedule-ls":        func(app *App) error { return printSchedules(app, false, someSchedules()) },
 		"schedule-ls-narrow": func(app *App) error { return printSchedules(narrow(app), false, someSchedules()) },
 		"schedule-ls-json":   func(app *App) error { return printSchedules(app, true, someSchedules()) },
+		"push-destinations":  func(app *App) error { return printDestinations(app, false, someDestinations()) },
+		"push-destinations-narrow": func(app *App) error {
+			return printDestinations(narrow(app), false, someDestinations())
+		},
 		"push-attempts":      func(app *App) error { return printPushAttempts(app, false, somePushAttempts()) },
 		"push-attempts-json": func(app *App) error { return printPushAttempts(app, true, somePushAttempts()) },
 	} {

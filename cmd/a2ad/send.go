@@ -32,7 +32,7 @@ type SendCmd struct {
 	Data    []string `sep:"none" placeholder:"JSON" help:"Structured part of the message; @FILE reads it from a file."`
 	File    []string `sep:"none" placeholder:"PATH" help:"File to attach."`
 
-	Stream   bool `default:"true" negatable:"" help:"${stream_help}"`
+	Stream   bool `default:"true" negatable:"" help:"@stream"`
 	Blocking bool `default:"true" negatable:"" help:"Wait for the task, the default; --no-blocking only starts it."`
 
 	IdempotencyKey string `placeholder:"KEY" help:"Makes it safe to repeat the command."`

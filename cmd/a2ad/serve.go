@@ -45,6 +45,7 @@ func (c *ServeCmd) Run(ctx context.Context, app *App) error {
 	if err != nil {
 		return err
 	}
+	o.Doctor = app.checkInstallation(false)
 	r, err := replica.Open(ctx, o)
 	if err != nil {
 		return err

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"time"
+	"net/url"
+	"strings"
 
-	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/admin"
 )
 
 // TaskCmd is `a2ad task`: the tasks of every tenant, on the database.
@@ -15,63 +14,35 @@ type TaskCmd struct {
 	Ls     TaskLsCmd     `cmd:"" group:"commands" help:"List tasks, newest first."`
 	Show   TaskShowCmd   `cmd:"" group:"commands" help:"Show one task and everything that happened to it."`
 	Watch  TaskWatchCmd  `cmd:"" group:"commands" help:"Follow a task until it ends."`
+	Tail   TaskTailCmd   `cmd:"" group:"commands" help:"Follow the changes of all tasks."`
 	Cancel TaskCancelCmd `cmd:"" group:"commands" help:"Cancel tasks."`
 	Resume TaskResumeCmd `cmd:"" group:"commands" help:"Give parked tasks fresh attempts."`
 	Retry  TaskRetryCmd  `cmd:"" group:"commands" help:"Run failed, canceled or rejected tasks again, as new tasks."`
+	Answer TaskAnswerCmd `cmd:"" group:"commands" help:"Answer a task that waits for input or authentication."`
+	Assign TaskAssignCmd `cmd:"" group:"commands" help:"Say which person is to answer a task."`
 	Signal TaskSignalCmd `cmd:"" group:"commands" help:"Send a signal to a task."`
 	Purge  TaskPurgeCmd  `cmd:"" group:"commands" help:"Remove tasks and everything about them."`
 }
 
-// taskRow is one task in a list. Its JSON does not change silently.
-type taskRow struct {
-	ID         string     `json:"id"`
-	State      string     `json:"state"`
-	Agent      string     `json:"agent"`
-	Tenant     string     `json:"tenant"`
-	Owner      string     `json:"owner"`
-	ContextID  string     `json:"contextId"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	UpdatedAt  time.Time  `json:"updatedAt"` // when the state changed
-	Events     int64      `json:"events"`    // seq of the newest one
-	Attempt    int        `json:"attempt"`
-	Epoch      int64      `json:"epoch"`
-	Worker     string     `json:"worker,omitempty"`     // that runs it
-	LeaseUntil *time.Time `json:"leaseUntil,omitempty"` // nil: no worker runs it
-	ReadyAt    *time.Time `json:"readyAt,omitempty"`    // nil: it is not queued
-	Parked     *parked    `json:"parked,omitempty"`     // nil: it is not parked
-	Parent     string     `json:"parent,omitempty"`     // the task that has called it; empty: a client has sent it
+// The commands show what the admin API answers.
+type (
+	taskRow    = admin.Task
+	taskDetail = admin.TaskDetail
+)
+
+// taskPath is the path of a task in the admin API, and of an action on it. The beginning of an id names the task, if it
+// is the only one.
+func taskPath(id string, action ...string) string {
+	return strings.Join(append([]string{"/tasks", url.PathEscape(id)}, action...), "/")
 }
 
-// parked says since when and why a task is parked.
-type parked struct {
-	Since  time.Time  `json:"since"`
-	Until  *time.Time `json:"until,omitempty"` // the task fails after that; nil: it stays
-	Reason string     `json:"reason"`
-}
-
-func newTaskRow(t *operate.TaskRow) taskRow {
-	row := taskRow{
-		ID: t.ID.String(), State: t.State.String(), Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
-		ContextID: t.ContextID, CreatedAt: t.CreatedAt, UpdatedAt: t.StatusAt, Events: t.LastSeq, Attempt: t.Attempt,
-		Epoch: t.Epoch, Worker: t.Worker, LeaseUntil: orNil(t.LeaseUntil), ReadyAt: orNil(t.ReadyAt),
+// onTask calls do, and says in its errors which task they are about.
+func onTask(id string, do func() error) error {
+	if id == "" {
+		return errors.New("the id of a task is empty")
 	}
-	if !t.Parent.IsZero() {
-		row.Parent = t.Parent.String()
+	if err := do(); err != nil {
+		return fmt.Errorf("task %s: %w", id, err)
 	}
-	if p := t.Parked; p != nil {
-		row.Parked = &parked{p.Since, orNil(p.Until), p.Reason}
-	}
-	return row
-}
-
-// findTask returns one task as lists show it.
-func findTask(ctx context.Context, s *store.Store, id a2a.ID) (taskRow, error) {
-	found, err := s.Operate.ListTasks(ctx, operate.TaskFilter{ID: id, Limit: 1})
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("task %s: %w", id, a2a.ErrTaskNotFound)
-	}
-	if err != nil {
-		return taskRow{}, err
-	}
-	return newTaskRow(&found[0]), nil
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -21,7 +20,11 @@ type TaskLsCmd struct {
 	Agent   string `placeholder:"NAME" help:"Only tasks of this agent."`
 	Context string `placeholder:"ID" help:"Only tasks of this conversation."`
 
-	State []string `enum:"${states}" placeholder:"STATE" help:"Only tasks in one of these states: ${states_and}."`
+	State []string `placeholder:"STATE" words:"states" help:"Only tasks in one of these states: ${states_and}."`
+
+	Text        string `placeholder:"TEXT" help:"Only tasks with this text in their first message."`
+	Error       string `placeholder:"TEXT" help:"Only tasks with this text in an error."`
+	MetadataKey string `placeholder:"NAME" help:"Only tasks with a member of this name in their metadata."`
 
 	Parked bool          `help:"Only parked tasks."`
 	Roots  bool          `help:"Leave out the tasks that others have called."`
@@ -31,15 +34,17 @@ type TaskLsCmd struct {
 	Before string        `placeholder:"ID" help:"Only tasks older than this one: the next page."`
 	Limit  int           `default:"50" placeholder:"N" help:"At most this many tasks (default 50)."`
 	Watch  bool          `help:"Refresh the list until Ctrl-C; with -o json, print only what is new or has changed."`
+	Wide   bool          `help:"Also show the conversation and the whole reason, on several lines if need be."`
 	Every  time.Duration `default:"2s" placeholder:"DURATION" help:"How often, with --watch (default 2s)."`
 
-	Database `group:"database"`
+	Service
 	Output
 }
 
 // Help is shown below the usage line.
 func (*TaskLsCmd) Help() string {
 	return `Lists the tasks of all tenants, newest first. The next page begins with --before. ` +
+		`REASON is the question of a task that asks, or why a task failed or is parked. ` +
 		`Times are like 2026-11-20, 2026-11-20T14:00:00Z, or 24h for a day ago.`
 }
 
@@ -48,37 +53,54 @@ func (c *TaskLsCmd) Validate() error {
 	if c.Every < 100*time.Millisecond {
 		return errors.New("--every must be at least 100ms")
 	}
+	if err := checkStates(c.State); err != nil {
+		return err
+	}
 	return checkLimit(c.Limit)
 }
 
-func (c *TaskLsCmd) filter() (f operate.TaskFilter, err error) {
-	f = operate.TaskFilter{
-		Tenant: c.Tenant, Owner: c.Owner, Agent: c.Agent, ContextID: c.Context, Prefix: c.ID,
-		Since: c.Since.Time, Until: c.Until.Time, Parked: c.Parked, Roots: c.Roots, Limit: c.Limit,
+// checkStates refuses what is no state, in any spelling.
+func checkStates(names []string) error {
+	for _, name := range names {
+		if _, err := admin.ParseState(name); err != nil {
+			return fmt.Errorf("--state: %q is no state; the states are %s", name, stateNames())
+		}
 	}
-	for _, name := range c.State {
-		s, _ := a2a.ParseState(name)
-		f.States = append(f.States, s)
+	return nil
+}
+
+// listFormat says how a list of tasks is written.
+type listFormat struct {
+	json, wide bool
+	now        time.Time
+}
+
+func (c *TaskLsCmd) format(app *App) listFormat { return listFormat{c.json(), c.Wide, app.time()} }
+
+func (c *TaskLsCmd) query() admin.TaskQuery {
+	q := admin.TaskQuery{TaskFilter: admin.TaskFilter{
+		Tenant: c.Tenant, Owner: c.Owner, Context: c.Context, ID: c.ID, State: c.State,
+		Since: c.Since.Time, Until: c.Until.Time, Parked: c.Parked, Roots: c.Roots,
+		Text: c.Text, Error: c.Error, MetadataKey: c.MetadataKey,
+	}, Before: c.Before}
+	if c.Agent != "" {
+		q.Agent = []string{c.Agent}
 	}
-	f.Before, err = optionalTaskID(c.Before)
-	return f, err
+	return q
 }
 
 // Run lists.
 func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
-	return c.withStore(ctx, app, func(s *store.Store) error {
-		f, err := c.filter()
-		if err != nil {
-			return err
-		}
+	return c.withAdmin(ctx, app, func(api *admin.Client) error {
+		q := c.query()
 		if c.Watch {
-			return c.watch(ctx, app, s, f)
+			return c.watch(ctx, app, api, q)
 		}
-		rows, err := listTasks(ctx, s, f)
+		rows, err := listTasks(ctx, api, q, c.Limit)
 		if err != nil {
 			return err
 		}
-		if err := printTasks(&app.Console, c.json(), rows); err != nil {
+		if err := printTasks(&app.Console, c.format(app), rows); err != nil {
 			return err
 		}
 		if len(rows) == c.Limit && !c.json() {
@@ -88,52 +110,61 @@ func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
 	})
 }
 
-func listTasks(ctx context.Context, s *store.Store, f operate.TaskFilter) ([]taskRow, error) {
-	found, err := s.Operate.ListTasks(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]taskRow, len(found))
-	for i := range found {
-		rows[i] = newTaskRow(&found[i])
-	}
-	return rows, nil
-}
-
-var (
-	taskHead     = []string{"TASK", "STATE", "AGENT", "TENANT/OWNER", "EVENTS", "ATTEMPT", "UPDATED", "WORKER"}
-	taskOptional = []string{"WORKER", "ATTEMPT", "EVENTS", "TENANT/OWNER", "UPDATED"}
-)
-
-func printTasks(to *term.Console, asJSON bool, rows []taskRow) error {
-	return term.List(to, asJSON, taskHead, taskOptional, rows, func(r taskRow) []string {
-		state := r.State
-		if r.Parked != nil {
-			state += ", parked"
-		}
-		return []string{
-			r.ID, state, r.Agent, term.Cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10),
-			term.Number(int64(r.Attempt)), term.Moment(r.UpdatedAt), term.Cell(r.Worker),
-		}
+// listTasks returns at most most tasks.
+func listTasks(ctx context.Context, api *admin.Client, q admin.TaskQuery, most int) ([]taskRow, error) {
+	return pages(most, func(size int) (rows []taskRow, more bool, err error) {
+		q.Limit = size
+		var page admin.TaskList
+		err = api.Get(ctx, "/tasks", q, &page)
+		q.Cursor, q.Before = page.Next, ""
+		return page.Tasks, page.Next != "", err
 	})
 }
 
+var (
+	taskHead = []string{
+		"TASK", "STATE", "AGENT", "AGE", "TENANT/OWNER", "EVENTS", "ATTEMPT", "UPDATED", "WORKER", "REASON",
+	}
+	taskOptional = []string{"WORKER", "ATTEMPT", "EVENTS", "UPDATED", "TENANT/OWNER", "AGE"}
+	wideHead     = slices.Insert(slices.Clone(taskHead), len(taskHead)-1, "CONTEXT")
+)
+
+// printTasks writes a list. The reason is the question of a task that asks, and else why it failed or is parked.
+func printTasks(to *term.Console, out listFormat, rows []taskRow) error {
+	cells := func(r taskRow) []string {
+		state, reason := r.State, cmp.Or(r.Question, r.LastError)
+		if r.Parked != nil {
+			state, reason = state+", parked", r.Parked.Reason
+		}
+		cells := []string{
+			r.ID, state, term.Cell(r.Agent), term.Age(out.now.Sub(r.CreatedAt)),
+			term.Cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10), term.Number(int64(r.Attempt)),
+			term.Moment(r.UpdatedAt), term.Cell(r.Worker),
+		}
+		if out.wide {
+			return append(cells, term.Cell(r.ContextID), term.Cell(reason))
+		}
+		return append(cells, term.Cell(term.Shorten(reason, shortReason)))
+	}
+	if out.wide {
+		return term.Rows(to, out.json, wideHead, rows, cells)
+	}
+	return term.List(to, out.json, taskHead, taskOptional, rows, cells)
+}
+
+// shortReason is how many columns of a reason a list shows at most, unless it is wide.
+const shortReason = 60
+
 // watch lists until it is interrupted. A person sees only the newest list, cut to the height of the terminal, with the
 // newest tasks at its top.
-func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f operate.TaskFilter) error {
+func (c *TaskLsCmd) watch(ctx context.Context, app *App, api *admin.Client, q admin.TaskQuery) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	shown, to := map[string]string{}, &app.Console
-	interrupted := func() error {
-		if app.Terminal && !c.json() {
-			fmt.Fprintln(app.Stdout) // after the ^C
-		}
-		return &exitError{code: exitInterrupted}
-	}
 	for first := true; ; first = false {
-		rows, err := listTasks(ctx, s, f)
+		rows, err := listTasks(ctx, api, q, c.Limit)
 		if ctx.Err() != nil {
-			return interrupted()
+			return c.interrupted(app)
 		}
 		if err != nil {
 			return err
@@ -146,15 +177,22 @@ func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f opera
 		case !first:
 			fmt.Fprintln(app.Stdout)
 		}
-		if err := printTasks(to, c.json(), rows); err != nil {
+		if err := printTasks(to, c.format(app), rows); err != nil {
 			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return interrupted()
+			return c.interrupted(app)
 		}
 	}
+}
+
+func (c *TaskLsCmd) interrupted(app *App) error {
+	if app.Terminal && !c.json() {
+		fmt.Fprintln(app.Stdout) // after the ^C
+	}
+	return &exitError{code: exitInterrupted}
 }
 
 // onlyChanged returns the rows that differ from those in shown, and adds them to it.

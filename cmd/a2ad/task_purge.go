@@ -4,21 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
 // TaskPurgeCmd is `a2ad task purge`.
 type TaskPurgeCmd struct {
-	IDs      []string `arg:"" optional:"" name:"id" help:"Ids of the tasks."`
-	Tenant   string   `placeholder:"T" help:"With --owner, instead of ids: all tasks of an owner of this tenant."`
-	Owner    string   `placeholder:"O" help:"Owner of the tasks."`
-	Context  string   `placeholder:"ID" help:"Only tasks of this conversation."`
-	Yes      bool     `short:"y" help:"Do not ask."`
-	Database `group:"database"`
+	IDs     []string `arg:"" optional:"" name:"id" help:"Ids of the tasks."`
+	Tenant  string   `placeholder:"T" help:"With --owner, instead of ids: all tasks of an owner of this tenant."`
+	Owner   string   `placeholder:"O" help:"Owner of the tasks."`
+	Context string   `placeholder:"ID" help:"Only tasks of this conversation."`
+	Yes     bool     `short:"y" help:"Do not ask."`
+	Reason  string   `default:"purged by an operator" placeholder:"TEXT" help:"@purge_reason"`
+	Service
 	Output
 }
 
@@ -60,35 +61,45 @@ func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
 	if !c.Yes && !app.CanAsk {
 		return &exitError{exitUsage, errCannotAsk}
 	}
-	return c.withStore(ctx, app, func(s *store.Store) error {
+	return c.withAdmin(ctx, app, func(api *admin.Client) error {
 		if !c.Yes {
-			if err := c.confirm(ctx, app, s); err != nil {
+			if err := c.confirm(ctx, app, api); err != nil {
 				return err
 			}
 		}
 		if len(c.IDs) == 0 {
-			return c.purgeOwner(ctx, app, s)
+			return c.purgeOwner(ctx, app, api)
 		}
-		return each(ctx, app, c.IDs, func(id string) error { return c.purgeTask(ctx, app, s, id) })
+		return each(ctx, app, c.IDs, func(id string) error { return c.purgeTask(ctx, app, api, id) })
 	})
 }
 
-func (c *TaskPurgeCmd) ownerFilter() tasks.PurgeFilter {
-	return tasks.PurgeFilter{Tenant: c.Tenant, Owner: c.Owner, ContextID: c.Context}
+// ofOwner is a request for the tasks that the flags select.
+func (c *TaskPurgeCmd) ofOwner(dryRun bool) admin.PurgeOwner {
+	return admin.PurgeOwner{
+		Purge: admin.Purge{Reason: c.Reason, DryRun: dryRun}, Tenant: c.Tenant, Owner: c.Owner, Context: c.Context,
+	}
 }
 
-func (c *TaskPurgeCmd) purgeOwner(ctx context.Context, app *App, s *store.Store) error {
-	n, err := s.Tasks.Purge(ctx, c.ownerFilter())
-	if err != nil && ctx.Err() != nil {
+// purgeOwner removes tasks in as many parts as it takes. After an error it says how many it has removed.
+func (c *TaskPurgeCmd) purgeOwner(ctx context.Context, app *App, api *admin.Client) error {
+	n, more := 0, true
+	var failed error
+	for more && failed == nil {
+		var part admin.PurgedTasks
+		failed = api.Post(ctx, "/purges", c.ofOwner(false), &part)
+		n, more = n+int(part.Tasks), part.More
+	}
+	if failed != nil && ctx.Err() != nil {
+		return failed
+	}
+	if failed != nil {
+		app.Note("a2ad: " + a2a.Explain(failed))
+	}
+	if err := c.printPurged(app, n); err != nil {
 		return err
 	}
-	if err != nil {
-		app.Note("a2ad: " + a2a.Explain(err))
-	}
-	if printErr := c.printPurged(app, n); printErr != nil {
-		return printErr
-	}
-	if err != nil {
+	if failed != nil {
 		return &exitError{code: exitFailure}
 	}
 	return nil
@@ -102,47 +113,51 @@ func (c *TaskPurgeCmd) printPurged(app *App, n int) error {
 	return err
 }
 
-func (c *TaskPurgeCmd) purgeTask(ctx context.Context, app *App, s *store.Store, text string) error {
-	id, err := parseTaskID(text)
-	n := 0
-	if err == nil {
-		n, err = s.Tasks.Purge(ctx, tasks.PurgeFilter{Task: id})
-	}
-	if err == nil && n == 0 {
-		err = fmt.Errorf("task %s: %w", text, a2a.ErrTaskNotFound)
-	}
+func (c *TaskPurgeCmd) purgeTask(ctx context.Context, app *App, api *admin.Client, text string) error {
+	out := purged{ID: text}
+	err := onTask(text, func() error {
+		var gone admin.PurgedTask
+		err := api.Post(ctx, taskPath(text, "purge"), admin.Purge{Reason: c.Reason}, &gone)
+		if err == nil {
+			out = purged{ID: gone.ID, Purged: 1}
+		}
+		return err
+	})
 	switch {
 	case err != nil && ctx.Err() != nil:
 	case c.json():
-		err = errors.Join(err, term.JSON(app.Stdout, purged{ID: text, Purged: n}))
-	case n > 0:
-		fmt.Fprintf(app.Stdout, "%s purged\n", text)
+		err = errors.Join(err, term.JSON(app.Stdout, out))
+	case err == nil:
+		_, err = fmt.Fprintf(app.Stdout, "%s purged\n", out.ID)
 	}
 	return err
 }
 
 // count returns the number of tasks to remove.
-func (c *TaskPurgeCmd) count(ctx context.Context, s *store.Store) (total int64, err error) {
+func (c *TaskPurgeCmd) count(ctx context.Context, api *admin.Client) (total int64, err error) {
 	if len(c.IDs) == 0 {
-		return s.Tasks.CountPurge(ctx, c.ownerFilter())
+		var found admin.PurgedTasks
+		err = api.Post(ctx, "/purges", c.ofOwner(true), &found)
+		return found.Tasks, err
 	}
 	for _, text := range c.IDs {
-		id, err := parseTaskID(text)
-		if err != nil {
+		var found admin.PurgedTask
+		err := onTask(text, func() error {
+			return api.Post(ctx, taskPath(text, "purge"), admin.Purge{Reason: c.Reason, DryRun: true}, &found)
+		})
+		switch {
+		case err == nil:
+			total++
+		case !hasStatus(err, http.StatusNotFound): // Run says so about a task that is not found
 			return 0, err
 		}
-		n, err := s.Tasks.CountPurge(ctx, tasks.PurgeFilter{Task: id})
-		if err != nil {
-			return 0, err
-		}
-		total += n
 	}
 	return total, nil
 }
 
 // confirm says what the purge would remove, and fails unless the person agrees.
-func (c *TaskPurgeCmd) confirm(ctx context.Context, app *App, s *store.Store) error {
-	total, err := c.count(ctx, s)
+func (c *TaskPurgeCmd) confirm(ctx context.Context, app *App, api *admin.Client) error {
+	total, err := c.count(ctx, api)
 	if err != nil || total == 0 { // without tasks, Run says so
 		return err
 	}

@@ -2,146 +2,48 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"text/tabwriter"
-	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/rawjson"
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/access"
-	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/term"
-	v03 "github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/answer"
 )
 
 // TaskShowCmd is `a2ad task show`.
 type TaskShowCmd struct {
-	ID       string `arg:"" help:"Id of the task."`
-	Tree     bool   `help:"Show the task and the tasks that it has called."`
-	Database `group:"database"`
+	ID   string `arg:"" help:"Id of the task."`
+	Tree bool   `help:"Show the task and the tasks that it has called."`
+	Service
 	Output
-}
-
-// attemptRow is one attempt at a task.
-type attemptRow struct {
-	Epoch     int64      `json:"epoch"`
-	Attempt   int        `json:"attempt"`
-	Worker    string     `json:"worker"`
-	ClaimedAt time.Time  `json:"claimedAt"`
-	EndedAt   *time.Time `json:"endedAt,omitempty"`
-	Outcome   string     `json:"outcome,omitempty"`
-	Error     string     `json:"error,omitempty"`
-}
-
-// agentOutage says why a queued task waits: its agent is unreachable.
-type agentOutage struct {
-	Since       time.Time `json:"since"`
-	Reason      string    `json:"reason"`
-	Probes      int       `json:"probes"`
-	NextProbeAt time.Time `json:"nextProbeAt"`
-}
-
-// waitRow says what ends the wait of a task.
-type waitRow struct {
-	Until   *time.Time `json:"until,omitempty"`
-	Message bool       `json:"message,omitempty"`
-	Signal  string     `json:"signal,omitempty"`
-	Calls   int        `json:"calls,omitempty"`   // the calls that it waits for
-	Pending int        `json:"pending,omitempty"` // how many of them must still end
-
-	text string
-}
-
-// taskDetail is everything about one task.
-type taskDetail struct {
-	taskRow
-	Unreachable *agentOutage `json:"agentUnreachable,omitempty"` // nil: the task does not wait for that
-	Waits       *waitRow     `json:"waits,omitempty"`            // nil: the task does not wait
-
-	RetryOf   string          `json:"retryOf,omitempty"`   // the task that this one was made from
-	RetriedAs []string        `json:"retriedAs,omitempty"` // the tasks that were made from this one, oldest first
-	Attempts  []attemptRow    `json:"attempts"`
-	Timeline  []timelineRow   `json:"timeline"`
-	Raw       json.RawMessage `json:"task"` // in the form of A2A 0.3
-	Task      a2a.Task        `json:"-"`
 }
 
 // Run shows.
 func (c *TaskShowCmd) Run(ctx context.Context, app *App) error {
-	return c.withStore(ctx, app, func(s *store.Store) error {
-		if c.Tree {
-			return c.showTree(ctx, app, s)
-		}
-		d, err := readTask(ctx, s, c.ID)
-		if err != nil {
-			return err
-		}
-		if c.json() {
-			return term.JSON(app.Stdout, d)
-		}
-		return showTask(app, d)
+	return c.withAdmin(ctx, app, func(api *admin.Client) error {
+		return onTask(c.ID, func() error {
+			if c.Tree {
+				return c.showTree(ctx, app, api)
+			}
+			var d taskDetail
+			if err := api.Get(ctx, taskPath(c.ID), nil, &d); err != nil {
+				return err
+			}
+			if c.json() {
+				return term.JSON(app.Stdout, d)
+			}
+			return showTask(app, &d)
+		})
 	})
 }
 
-func readTask(ctx context.Context, s *store.Store, text string) (*taskDetail, error) {
-	id, err := parseTaskID(text)
-	if err != nil {
-		return nil, err
-	}
-	row, err := findTask(ctx, s, id)
-	if err != nil {
-		return nil, err
-	}
-	task, err := s.Tasks.SnapshotOfAny(ctx, id, tasks.Want{Artifacts: true})
-	if err != nil {
-		return nil, err
-	}
-	happened, err := s.Operate.Timeline(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	d := newTaskDetail(row, task, happened)
-	if d.ReadyAt == nil {
-		return d, nil
-	}
-	outages, err := s.Tasks.Outages(ctx)
-	for _, o := range outages {
-		if o.Agent == d.Agent {
-			d.Unreachable = &agentOutage{o.Since, o.Reason, o.Probes, o.Next}
-		}
-	}
-	return d, err
-}
-
-func newTaskDetail(row taskRow, task *a2a.Task, happened *operate.Timeline) *taskDetail {
-	d := &taskDetail{
-		taskRow: row, Attempts: []attemptRow{}, Timeline: newTimeline(row.Tenant+"/"+row.Owner, happened),
-		Raw: v03.Codec{}.AppendTask(nil, task), Task: *task,
-	}
-	for _, a := range happened.Attempts {
-		d.Attempts = append(d.Attempts, attemptRow{
-			Epoch: a.Epoch, Attempt: a.Attempt, Worker: a.Worker, ClaimedAt: a.ClaimedAt, EndedAt: orNil(a.EndedAt),
-			Outcome: a.Outcome, Error: a.Error,
-		})
-	}
-	if w := happened.Waits; w != nil {
-		d.Waits = &waitRow{orNil(w.Until), w.Message, w.Signal, w.Calls, max(w.Pending, 0), describeWait(w)}
-	}
-	if len(task.History) > 0 {
-		d.RetryOf, _ = rawjson.String(rawjson.Get(task.History[0].Metadata, tasks.RetryOf))
-	}
-	for _, a := range happened.Actions {
-		if id, _ := rawjson.String(rawjson.Get(a.Detail, "new")); a.Name == access.ActionTaskRetry && id != "" {
-			d.RetriedAs = append(d.RetriedAs, id)
-		}
-	}
-	return d
-}
+// maxShownDepth bounds how deeply the JSON of a task is nested, which is deeper than a server accepts.
+const maxShownDepth = 1000
 
 func showTask(app *App, d *taskDetail) error {
 	tw := tabwriter.NewWriter(app.Stdout, 0, 8, 2, ' ', 0)
@@ -162,6 +64,9 @@ func showTask(app *App, d *taskDetail) error {
 		line("retried as", term.Cell(id))
 	}
 	line("events", strconv.FormatInt(d.Events, 10))
+	for i := range d.Usage {
+		line("usage", describeUsage(&d.Usage[i]))
+	}
 	switch {
 	case d.LeaseUntil != nil:
 		line("lease", fmt.Sprintf("of %s until %s, epoch %d", term.Cell(d.Worker), term.Moment(*d.LeaseUntil), d.Epoch))
@@ -170,11 +75,15 @@ func showTask(app *App, d *taskDetail) error {
 	case d.Parked != nil:
 		line("parked", describeParked(d.Parked))
 	case d.Waits != nil:
-		line("waits", d.Waits.text)
+		line("waits", describeWait(d.Waits))
 	}
 	if o := d.Unreachable; o != nil {
-		line("waits", fmt.Sprintf("because its agent has been unreachable since %s, %s: %s", term.Moment(o.Since),
-			term.Count(o.Probes, "probe"), term.Cell(o.Reason)))
+		probes := ", " + term.Count(o.Probes, "probe")
+		if o.Reason == tasks.ReasonNoWorker { // nothing is sent to such an agent: its workers ask
+			probes = ""
+		}
+		line("waits", fmt.Sprintf("because its agent has been unreachable since %s%s: %s", term.Moment(o.Since), probes,
+			term.Cell(o.Reason)))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -185,11 +94,19 @@ func showTask(app *App, d *taskDetail) error {
 			return err
 		}
 	}
-	showContent(app, &d.Task)
+	err := rawjson.Check(d.Raw, maxShownDepth)
+	var task answer.Task
+	if err == nil {
+		task, err = answer.DecodeTask(d.Raw)
+	}
+	if err != nil {
+		return fmt.Errorf("read the task: %w", err)
+	}
+	showContent(app, &task)
 	return nil
 }
 
-func describeParked(p *parked) string {
+func describeParked(p *admin.Parked) string {
 	text := "since " + term.Moment(p.Since)
 	if p.Until != nil {
 		text += " until " + term.Moment(*p.Until)
@@ -198,7 +115,7 @@ func describeParked(p *parked) string {
 }
 
 // showContent writes the messages and artifacts of a task.
-func showContent(app *App, t *a2a.Task) {
+func showContent(app *App, t *answer.Task) {
 	w, paint := app.Stdout, app.Paint()
 	history := t.History
 	if m := t.Status.Message; m != nil {

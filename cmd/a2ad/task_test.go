@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 func TestTaskLs(t *testing.T) {
@@ -72,8 +74,11 @@ func TestTaskShow(t *testing.T) {
 			t.Errorf("%s is missing:\n%s", want, i.stdout)
 		}
 	}
-	if i := w.run(exitFailure, "task", "show", "x"); i.stderr != "a2ad: task x: not a task id\n" {
+	if i := w.run(exitFailure, "task", "show", "x"); i.stderr != "a2ad: task x: task not found\n" {
 		t.Errorf("no id: %s", i.stderr)
+	}
+	if i := w.run(exitOK, "task", "show", taskID[:12]); !strings.Contains(i.stdout, taskID) {
+		t.Errorf("by the beginning of its id: %s", i.stdout)
 	}
 	if i := w.run(exitFailure, "task", "show", oldTask); !strings.Contains(i.stderr, oldTask) {
 		t.Errorf("no task: %s", i.stderr)
@@ -132,13 +137,43 @@ func TestTaskRetry(t *testing.T) {
 	}
 }
 
+// TestListsOfTasksSayWhy: the error of the newest attempt and questions are shown, cut unless the list is wide.
+func TestListsOfTasksSayWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.submit(taskID, "alice", nil)
+	const why = "the upstream server answered 502 Bad Gateway to the third request"
+	if err := w.store.Tasks.Retry(t.Context(), w.claim(), why, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	const short = "the upstream server answered 502 Bad Gateway to the third r…"
+	if i := w.run(exitOK, "task", "ls"); !strings.Contains(i.stdout, short) {
+		t.Errorf("%s", i.stdout)
+	}
+	const asks = "Refund order 1234?"
+	w.submit(oldTask, "bob", nil)
+	if _, err := w.store.Tasks.Append(t.Context(), w.claim(), storetest.Batch(
+		storetest.Status(a2a.StateInputRequired, asks))); err != nil {
+		t.Fatal(err)
+	}
+	if i := w.run(exitOK, "task", "ls", "--state", "TASK_STATE_INPUT_REQUIRED"); !strings.Contains(i.stdout, asks) {
+		t.Errorf("the question is missing:\n%s", i.stdout)
+	}
+	i := w.run(exitOK, "task", "ls", "--wide")
+	for _, want := range []string{why, asks, "AGE", "c-alice"} {
+		if !strings.Contains(i.stdout, want) {
+			t.Errorf("%s is missing:\n%s", want, i.stdout)
+		}
+	}
+}
+
 // TestStateNames checks that task ls accepts every state.
 func TestStateNames(t *testing.T) {
 	t.Parallel()
 	var i invocation
 	i.run(t, "task", "ls", "--state", "x")
 	for s := a2a.StateNone; s < 200; s++ {
-		if s.Valid() && !strings.Contains(i.stderr, `"`+s.String()+`"`) {
+		if s.Valid() && !strings.Contains(i.stderr, " "+s.String()) {
 			t.Errorf("%s is missing: %s", s, i.stderr)
 		}
 	}

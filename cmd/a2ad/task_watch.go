@@ -2,27 +2,23 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"log/slog"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/admin"
+	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/client"
-	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/sse"
-	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/tasks"
-	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/term"
-	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 )
 
 // TaskWatchCmd is `a2ad task watch`.
 type TaskWatchCmd struct {
-	ID       string `arg:"" help:"Id of the task."`
-	After    int64  `placeholder:"SEQ" help:"Only the events after this one."`
-	Database `group:"database"`
+	ID    string `arg:"" help:"Id of the task."`
+	After int64  `placeholder:"SEQ" help:"Only the events after this one."`
+	Service
 	Output
 }
 
@@ -34,9 +30,9 @@ func (*TaskWatchCmd) Help() string {
 
 // Run watches.
 func (c *TaskWatchCmd) Run(ctx context.Context, app *App) error {
-	return c.withStore(ctx, app, func(s *store.Store) error {
-		w := &watch{app: app, json: c.json(), store: s, transcript: term.NewTranscript(&app.Console)}
-		err := w.run(ctx, c.ID, c.After)
+	return c.withAdmin(ctx, app, func(api *admin.Client) error {
+		w := &watch{app: app, json: c.json(), transcript: term.NewTranscript(&app.Console)}
+		err := onTask(c.ID, func() error { return w.run(ctx, api, c.ID, c.After) })
 		w.transcript.EndLine()
 		switch {
 		case ctx.Err() != nil:
@@ -48,115 +44,93 @@ func (c *TaskWatchCmd) Run(ctx context.Context, app *App) error {
 	})
 }
 
-// watchPoll is how often the log is read. A terminal needs no wake-ups.
-const watchPoll = 250 * time.Millisecond
+// reconnect is how long a watch waits before it connects again.
+var reconnect = backoff.Policy{Base: 250 * time.Millisecond, Max: 10 * time.Second}
 
 // watch shows one task.
 type watch struct {
 	app        *App
 	json       bool
-	store      *store.Store
-	codec      v03.Codec
 	transcript *term.Transcript
 	state      a2a.State // of the task, as far as it was shown
+	seq        int64     // of the newest event that was shown
+	followed   bool      // the server has sent an event
+	lost       bool      // the connection is lost, and a note says so
+	failed     error     // to show an event
 }
 
-// run shows the task as it is, unless after is positive. Then it shows the events after it, until the task ends.
-func (w *watch) run(ctx context.Context, text string, after int64) error {
-	id, err := parseTaskID(text)
-	if err != nil {
-		return err
-	}
-	task, err := w.store.Tasks.SnapshotOfAny(ctx, id, tasks.Want{Artifacts: true})
-	if err != nil {
-		return fmt.Errorf("task %s: %w", id, err)
-	}
-	pruned, err := w.pruned(ctx, id, max(after, 0))
-	if err != nil {
-		return err
-	}
-	ended := task.Status.State.Terminal()
-	if after <= 0 || pruned || ended && after >= task.LastSeq { // no event comes after the end
-		if err := w.showSnapshot(task); err != nil || ended {
+// run shows the task as it is, unless after is positive. Then it shows the events after it, until the task ends. If the
+// connection is lost it connects again, and continues after the event that it has shown last.
+func (w *watch) run(ctx context.Context, api *admin.Client, id string, after int64) error {
+	w.seq = max(after, 0)
+	for failures := 0; ; failures++ {
+		err := api.Follow(ctx, taskPath(id, "events"), admin.EventQuery{After: w.seq}, func(ev sse.Event) error {
+			failures, w.followed = 0, true
+			w.failed = w.show(ev)
+			return w.failed
+		})
+		switch {
+		case w.failed != nil || w.state.Terminal():
+			return w.failed
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case w.followed && notFound(err):
+			return errors.New("it was removed")
+		case !errors.Is(err, admin.ErrCut) && !(w.followed && mayPass(err)):
 			return err
 		}
-		after = task.LastSeq
+		if !w.lost {
+			w.transcript.Note("connection lost, reconnecting")
+			w.lost = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(reconnect.Delay(failures, nil)):
+		}
 	}
-	return w.follow(ctx, task, min(after, task.LastSeq))
 }
 
-// pruned reports whether retention has removed events after the given one.
-func (w *watch) pruned(ctx context.Context, id a2a.ID, after int64) (bool, error) {
-	next, err := w.store.Tasks.EventsAfter(ctx, id, after, 1)
+// notFound reports whether there is no such task.
+func notFound(err error) bool {
+	var refused *admin.RequestError
+	return errors.As(err, &refused) && refused.Status == http.StatusNotFound
+}
+
+// mayPass reports whether a request may succeed later: the server is unreachable, or has asked to come back.
+func mayPass(err error) bool {
+	var refused *admin.RequestError
+	return !errors.As(err, &refused) ||
+		refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable
+}
+
+func (w *watch) show(item sse.Event) error {
+	ev, err := client.DecodeEvent(item.Data, item.ID)
 	if err != nil {
-		return false, fmt.Errorf("task %s: %w", id, err)
+		return err
 	}
-	return len(next) == 1 && next[0].Seq > after+1, nil
-}
-
-func (w *watch) follow(ctx context.Context, task *a2a.Task, after int64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	follower := stream.New(w.store.Tasks, &notify.Hub{}, watchPoll, slog.New(slog.DiscardHandler))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		follower.Run(ctx) //nolint:errcheck // it only returns nil
-	}()
-	cursor := follower.Follow(task.ID, task.ContextID, after, task.LastSeq)
-	defer func() { cursor.Close(); cancel(); <-done }()
-	for {
-		items, err := cursor.Next(ctx)
-		if err != nil {
-			return fmt.Errorf("task %s: %w", task.ID, err)
-		}
-		for _, it := range items {
-			ended := it.State().Terminal()
-			if err := w.showEvent(&it.Entry, ended); err != nil || ended {
-				return err
-			}
-		}
+	w.seq = ev.Seq
+	if ev.State != a2a.StateNone {
+		w.state = ev.State
 	}
-}
-
-func (w *watch) line(seq int64, uid a2a.ID, raw json.RawMessage) error {
-	return term.JSON(w.app.Stdout, eventLine{ID: sse.FormatID(seq, uid.Short()), Event: raw})
-}
-
-func (w *watch) showSnapshot(t *a2a.Task) error {
-	w.state = t.Status.State
-	if w.json {
-		return w.line(t.LastSeq, t.LastUID, w.codec.AppendSnapshot(nil, t))
-	}
-	w.transcript.Note("task %s", t.ID)
-	for _, a := range t.Artifacts {
-		w.transcript.Artifacts([]client.Artifact{{ID: a.ID, Name: a.Name, Parts: a.Parts}})
-	}
-	w.transcript.State(t.Status.State, messageParts(t.Status.Message), nil)
-	return nil
-}
-
-func (w *watch) showEvent(entry *a2a.Entry, last bool) error {
-	if s := entry.State(); s != a2a.StateNone {
-		w.state = s
+	if w.lost {
+		w.transcript.Note("connected again")
+		w.lost = false
 	}
 	if w.json {
-		return w.line(entry.Seq, entry.UID, w.codec.AppendEvent(nil, entry, last))
+		return term.JSON(w.app.Stdout, eventLine{ID: item.ID, Event: item.Data})
 	}
-	switch e := entry.Event.(type) {
-	case *a2a.StatusUpdate:
-		w.transcript.State(e.Status.State, messageParts(e.Status.Message), e.Metadata)
-	case *a2a.ArtifactUpdate:
-		a := client.Artifact{ID: e.Artifact.ID, Name: e.Artifact.Name, Parts: e.Artifact.Parts}
-		w.transcript.Chunk(a, e.Append, e.LastChunk)
-	case *a2a.Message:
-		w.transcript.Parts(e.Parts)
+	switch ev.Kind {
+	case client.KindTask:
+		w.transcript.Note("task %s", ev.TaskID)
+		w.transcript.Artifacts(ev.Artifacts)
+		w.transcript.State(ev.State, ev.Parts, nil)
+	case client.KindStatus:
+		w.transcript.State(ev.State, ev.Parts, ev.Metadata)
+	case client.KindArtifact:
+		w.transcript.Chunk(ev.Artifact, ev.Append, ev.LastChunk)
+	case client.KindMessage:
+		w.transcript.Parts(ev.Parts)
 	}
 	return nil
-}
-
-func messageParts(m *a2a.Message) []a2a.Part {
-	if m == nil {
-		return nil
-	}
-	return m.Parts
 }

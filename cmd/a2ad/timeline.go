@@ -1,210 +1,19 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/client"
-	"github.com/a2ad/a2ad/internal/store/operate"
-	"github.com/a2ad/a2ad/internal/store/webhooks"
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-// timelineRow is one thing that happened to a task. Its JSON does not change silently.
-type timelineRow struct {
-	At    *time.Time `json:"at,omitempty"` // nil: a message that shows with the next event
-	Ms    *int64     `json:"ms,omitempty"` // how long it took; nil: it continues, or is a moment
-	Kind  string     `json:"kind"`         // state, message, artifact, attempt, step, wait, signal, delivery or action
-	Actor string     `json:"actor"`
-	Seq   int64      `json:"seq,omitempty"` // of the event, if it is one
-	Text  string     `json:"text"`
-	order int        // among rows of the same time
-}
-
-// Rows of the same time are in this order: a cause comes before its effect.
-const (
-	orderMessage = iota - 1
-	orderFirst   // the first event
-	orderAction
-	orderAttempt
-	orderStep
-	orderEvent
-	orderDelivery
-)
-
-// newTimeline puts everything that happened to a task of owner into one order.
-func newTimeline(owner string, t *operate.Timeline) []timelineRow {
-	rows := slices.Concat(
-		eventRows(owner, t.Events), messageRows(owner, t), attemptRows(t.Attempts), stepRows(t),
-		deliveryRows(t.Tries),
-	)
-	for _, a := range t.Actions {
-		text := strings.TrimSuffix(a.Name+" "+string(a.Detail), " {}")
-		rows = append(rows, timelineRow{At: at(a.At), Kind: "action", Actor: a.Actor, Text: text, order: orderAction})
-	}
-	slices.SortStableFunc(rows, func(a, b timelineRow) int {
-		switch {
-		case a.At == nil && b.At == nil:
-			return 0
-		case a.At == nil:
-			return 1
-		case b.At == nil:
-			return -1
-		}
-		return cmp.Or(a.At.Compare(*b.At), cmp.Compare(a.order, b.order))
-	})
-	return rows
-}
-
-// at cuts a time to the millisecond, as events have it, so that rows of one millisecond sort by order.
-func at(t time.Time) *time.Time {
-	t = t.Truncate(time.Millisecond)
-	return &t
-}
-
-func since(from, to time.Time) *int64 {
-	ms := max(to.Sub(from).Milliseconds(), 0)
-	return &ms
-}
-
-func attemptRows(attempts []operate.Attempt) (rows []timelineRow) {
-	for _, a := range attempts {
-		text := fmt.Sprintf("attempt %d, epoch %d", a.Attempt, a.Epoch)
-		if a.Outcome != "" {
-			text += ": " + a.Outcome
-		}
-		if a.Error != "" {
-			text += ", " + a.Error
-		}
-		row := timelineRow{At: at(a.ClaimedAt), Kind: "attempt", Actor: a.Worker, Text: text, order: orderAttempt}
-		if !a.EndedAt.IsZero() {
-			row.Ms = since(a.ClaimedAt, a.EndedAt)
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func deliveryRows(tries []operate.Tried) (rows []timelineRow) {
-	for _, d := range tries {
-		actor, ms := "server", d.Took.Milliseconds()
-		if d.Trigger == webhooks.TriggerManual {
-			actor = "operator"
-		}
-		text := fmt.Sprintf("attempt %d: %s", d.Attempt, d.Outcome)
-		switch {
-		case d.Reason != "":
-			text += ", " + d.Reason
-		case d.Status != 0:
-			text += fmt.Sprintf(", %d", d.Status)
-		}
-		text += fmt.Sprintf(", %s to %s, %s", eventRange(d.From+1, d.Seq), d.URL, d.ConfigID)
-		rows = append(rows, timelineRow{
-			At: at(d.StartedAt), Ms: &ms, Kind: "delivery", Actor: actor, Text: text, order: orderDelivery,
-		})
-	}
-	return rows
-}
-
-func eventRange(from, to int64) string {
-	if from == to {
-		return fmt.Sprintf("event %d", to)
-	}
-	return fmt.Sprintf("events %d-%d", from, to)
-}
-
-// eventLog makes rows of events. A state lasts until the next one, and consecutive chunks of an artifact are one row.
-type eventLog struct {
-	rows     []timelineRow
-	state    int    // row of the last state, or -1
-	artifact string // id of the artifact in the last row, or ""
-	chunks   int    // of that artifact
-	size     int64  // of these chunks
-}
-
-func eventRows(owner string, events []operate.Logged) []timelineRow {
-	l := eventLog{state: -1}
-	for _, e := range events {
-		actor := "server"
-		switch e.Source {
-		case operate.SourceWorker:
-			actor = e.Worker
-		case operate.SourceCaller:
-			actor = owner
-		}
-		switch ev := e.Event.(type) {
-		case *a2a.StatusUpdate:
-			l.addStatus(actor, e, ev)
-		case *a2a.ArtifactUpdate:
-			l.addChunk(actor, e, ev)
-		}
-	}
-	return l.rows
-}
-
-func (l *eventLog) addStatus(actor string, e operate.Logged, ev *a2a.StatusUpdate) {
-	if l.state >= 0 {
-		l.rows[l.state].Ms = since(*l.rows[l.state].At, e.At)
-	}
-	text := ev.Status.State.String()
-	if message := client.Text(messageParts(ev.Status.Message)); message != "" {
-		text += ": " + message
-	} else if why := term.DescribeAttempt(ev.Metadata); why != "" && !ev.Status.State.EndsTurn() {
-		text += ": " + why
-	}
-	l.state, l.artifact = len(l.rows), ""
-	row := timelineRow{At: at(e.At), Kind: "state", Actor: actor, Seq: e.Seq, Text: text, order: orderEvent}
-	if e.Seq == 1 {
-		row.order = orderFirst
-	}
-	l.rows = append(l.rows, row)
-}
-
-func (l *eventLog) addChunk(actor string, e operate.Logged, ev *a2a.ArtifactUpdate) {
-	if l.artifact != ev.Artifact.ID || l.artifact == "" {
-		l.artifact, l.chunks, l.size = ev.Artifact.ID, 0, 0
-		l.rows = append(l.rows, timelineRow{At: at(e.At), Kind: "artifact", Actor: actor, order: orderEvent})
-	}
-	l.chunks++
-	l.size += e.Bytes
-	row := &l.rows[len(l.rows)-1]
-	row.Seq = e.Seq
-	name := term.ArtifactName(client.Artifact{ID: ev.Artifact.ID, Name: ev.Artifact.Name})
-	row.Text = fmt.Sprintf("%s, %s", name, term.Size(l.size))
-	if l.chunks > 1 {
-		row.Ms = since(*row.At, e.At)
-		row.Text += fmt.Sprintf(" in %d chunks", l.chunks)
-	}
-}
-
-// messageRows shows each message of the client at the event that it caused, or at the next one.
-func messageRows(owner string, t *operate.Timeline) (rows []timelineRow) {
-	for _, m := range t.Messages {
-		if m.Message.Role != a2a.RoleUser {
-			continue // messages of the agent are in its states
-		}
-		text := strings.TrimSpace(term.DescribeParts(m.Message.Parts))
-		row := timelineRow{order: orderMessage, Kind: "message", Actor: owner, Text: text}
-		for _, e := range t.Events {
-			if e.Seq >= m.AtSeq {
-				row.At = at(e.At)
-				break
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
 const timelineWidth = 100
 
-func showTimeline(app *App, rows []timelineRow) error {
+func showTimeline(app *App, rows []admin.Happening) error {
 	head := []string{"TIME", "TOOK", "WHAT", "BY", "DETAIL"}
-	return term.Rows(&app.Console, false, head, rows, func(r timelineRow) []string {
+	return term.Rows(&app.Console, false, head, rows, func(r admin.Happening) []string {
 		when, took := "-", "-"
 		if r.At != nil {
 			when = r.At.UTC().Format("2006-01-02 15:04:05.000Z")
@@ -215,4 +24,22 @@ func showTimeline(app *App, rows []timelineRow) error {
 		text := strings.Join(strings.Fields(term.Cell(r.Text)), " ")
 		return []string{when, took, r.Kind, term.Cell(r.Actor), term.Shorten(text, timelineWidth)}
 	})
+}
+
+// describeWait says what a task waits for.
+func describeWait(w *admin.Wait) string {
+	var ends []string
+	if w.Until != nil {
+		ends = append(ends, "until "+term.Moment(*w.Until))
+	}
+	if w.Message {
+		ends = append(ends, "for a message")
+	}
+	if w.Signal != "" {
+		ends = append(ends, "for the signal "+term.Cell(w.Signal))
+	}
+	if w.Calls > 0 {
+		ends = append(ends, fmt.Sprintf("for %d of %s", w.Pending, term.Count(w.Calls, "called task")))
+	}
+	return strings.Join(ends, ", or ")
 }

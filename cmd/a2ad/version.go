@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-// version and commit are set by the linker: -X main.version=0.1.0 -X main.commit=abc.
+// version and commit are set by the linker: -X main.version=0.2.0 -X main.commit=abc.
 var (
 	version = unversioned
 	commit  string

@@ -3,11 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/admin"
+	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/stream"
 )
 
 // scriptedTerminal is a terminal. When the text of the next step appears, it runs that step.
@@ -66,6 +72,32 @@ func TestTaskWatch(t *testing.T) {
 		"task-watch-bad":   {"x"},
 	} {
 		golden(t, name, steady(screenful(t, t.Context(), nil, w.env, append([]string{"task", "watch"}, args...)...)))
+	}
+}
+
+// TestTaskWatchConnectsAgain: a watch of a server whose connection breaks continues with the next event.
+func TestTaskWatchConnectsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.submit(taskID, "alice", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	follower := stream.New(w.store.Tasks, &notify.Hub{}, 10*time.Millisecond, slog.New(slog.DiscardHandler))
+	var polls sync.WaitGroup
+	polls.Go(func() { follower.Run(ctx) }) //nolint:errcheck // it only returns nil
+	defer func() { cancel(); polls.Wait() }()
+	srv := w.serve(func(c *admin.Config) { c.Streams.Follower = follower })
+	defer srv.Close()
+	screen := &scriptedTerminal{steps: []step{
+		{"submitted", srv.CloseClientConnections},
+		{"connection lost, reconnecting", w.complete},
+	}}
+	got := screenful(t, t.Context(), func(app *App) {
+		app.Stdout, app.Stderr = screen, screen
+	}, []string{"A2AD_API_KEY=secret"}, "task", "watch", taskID, "--server", srv.URL)
+	const want = "[task " + taskID + "]\n[submitted]\n[connection lost, reconnecting]\n[connected again]\n" +
+		"[working]\n[artifact count]\ntwo\n[completed]\n"
+	if screen.seen.String() != want || !strings.HasSuffix(got, "[exit code 0]\n") {
+		t.Errorf("%s%s", screen.seen.String(), got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 type Agent struct {
 	Name        string // its path segment under /agents/, and the name of its task queue
 	Default     bool
+	Executor    string // what does its work: echo, script, exec, http, a2a, or pull for remote workers
 	Card        Card
 	Extended    *Card // the card for signed-in callers; nil: they see Card too
 	Limits      Limits

@@ -37,10 +37,15 @@ type Step struct {
 	NextAt    time.Time // when the agent tries a failed step again; zero: the failure is final
 	StartedAt time.Time // by the agent's clock; zero: unknown
 	EndedAt   time.Time // by the agent's clock; zero: unknown
+	Artifact  string    // the artifact that the step writes while it runs; empty: none
+	After     int64     // with Artifact: the newest event of the task when the step began first; set by the server
 }
 
-// Open reports whether the step may be recorded again: it has failed and is to be tried again.
-func (s *Step) Open() bool { return !s.NextAt.IsZero() }
+// Begins reports whether nothing but the beginning of the step is recorded. Only a step with an artifact has one.
+func (s *Step) Begins() bool { return s.Artifact != "" && s.Result == nil && s.Error == nil }
+
+// Open reports whether the step may be recorded again: it has only begun, or has failed and is to be tried again.
+func (s *Step) Open() bool { return s.Begins() || !s.NextAt.IsZero() }
 
 // Wait ends a run without ending its turn. The task continues with another run when one of the conditions holds.
 // It is the last event of a run.
@@ -75,6 +80,7 @@ type StepRecord struct {
 	Child ID    // of a call: the task that it has made
 	Call  *Call // of a call that is to be recorded
 	Calls []int // of a wait that is to be recorded: the steps of the calls that it waits for
+	Again bool  // of a step that begins: it has begun before, so that its artifact is to be restored
 }
 
 // EndsRun reports whether an event is the last one of its run: a status that ends the turn, or a wait.

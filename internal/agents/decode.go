@@ -205,9 +205,9 @@ func (d *decoder) name(dst *string) func(node) {
 			return
 		}
 		switch {
-		case slices.Contains(reserved, name):
+		case ReservedName(name):
 			d.fault(n.line, "the name %q is used by the server itself; choose another", name)
-		case !validName.MatchString(name):
+		case !ValidName(name):
 			d.fault(n.line,
 				"the name %q is part of a URL; "+
 					"use at most 64 letters, digits, - and _, and start with a letter or digit", name)

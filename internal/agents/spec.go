@@ -12,7 +12,10 @@ import (
 )
 
 // Spec is the executor that does the agent's work: Echo, Script, Exec, HTTP, A2A or Pull.
-type Spec interface{ spec() }
+type Spec interface {
+	// Kind is the name of the executor, as in agent files.
+	Kind() string
+}
 
 // Echo is the built-in agent that repeats its message.
 type Echo struct{}
@@ -52,12 +55,23 @@ type A2A struct {
 // Pull leaves the work to remote workers, which claim runs.
 type Pull struct{}
 
-func (Echo) spec()   {}
-func (Script) spec() {}
-func (Exec) spec()   {}
-func (HTTP) spec()   {}
-func (A2A) spec()    {}
-func (Pull) spec()   {}
+// Kind is echo.
+func (Echo) Kind() string { return "echo" }
+
+// Kind is script.
+func (Script) Kind() string { return "script" }
+
+// Kind is exec.
+func (Exec) Kind() string { return "exec" }
+
+// Kind is http.
+func (HTTP) Kind() string { return "http" }
+
+// Kind is a2a.
+func (A2A) Kind() string { return "a2a" }
+
+// Kind is pull.
+func (Pull) Kind() string { return "pull" }
 
 // Remote is how to reach a program over a connection.
 type Remote struct {

@@ -57,8 +57,25 @@ func Prepare(e a2a.Event) (prepared a2a.Event, bytes int, err error) {
 		if e != nil {
 			return copyCall(*e)
 		}
+	case *a2a.Usage:
+		if e != nil {
+			return copyUsage(*e)
+		}
 	}
 	return nil, 0, fmt.Errorf("an event of type %T without content", e)
+}
+
+// copyUsage checks a report of usage.
+func copyUsage(u a2a.Usage) (a2a.Event, int, error) {
+	if err := checkID("usage.model", u.Model); err != nil {
+		return nil, 0, err
+	}
+	for _, n := range []int64{u.Input, u.Output, u.Cached, u.Reasoning, u.Requests} {
+		if n < 0 || n > a2a.MaxUsage {
+			return nil, 0, fmt.Errorf("usage has a number that is not between 0 and %d", a2a.MaxUsage)
+		}
+	}
+	return &u, u.Size(), nil
 }
 
 func copyArtifact(u a2a.ArtifactUpdate) (a2a.Event, int, error) {
@@ -133,7 +150,7 @@ func copyParts(parts []a2a.Part) (_ []a2a.Part, n int, err error) {
 		}
 		p.Text = strings.ToValidUTF8(p.Text, "\uFFFD")
 		p.MediaType, p.Filename = CleanText(p.MediaType), CleanText(p.Filename)
-		size := len(p.Text) + len(p.Data) + len(p.Metadata)
+		size := partSize(p)
 		if size > maxPart {
 			return nil, 0, fmt.Errorf("part %d is larger than %d bytes", i, maxPart)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
@@ -38,9 +39,9 @@ func (b Bounds) Journal(steps int, known []a2a.StepRecord) *Journal {
 	return j
 }
 
-// Record returns what to store of a step or a wait; nil if the same is stored already. Errors are for the agent's
-// author.
-func (j *Journal) Record(e a2a.Event) (*a2a.StepRecord, error) {
+// Record returns what to store of a step or a wait; nil if the same is stored already. after is the newest event of the
+// task before it. Errors are for the agent's author.
+func (j *Journal) Record(e a2a.Event, after int64) (*a2a.StepRecord, error) {
 	var next a2a.StepRecord
 	switch e := e.(type) {
 	case *a2a.Step:
@@ -71,6 +72,9 @@ func (j *Journal) Record(e a2a.Event) (*a2a.StepRecord, error) {
 	}
 	j.steps++
 	next.Seq = j.steps
+	if next.Artifact != "" {
+		next.After = after
+	}
 	if next.Kind == a2a.StepCall {
 		j.calls++
 	}
@@ -90,6 +94,11 @@ func checkStep(s *a2a.StepRecord) error {
 		return fmt.Errorf("the result of the step %q is larger than %d bytes", s.Key, MaxResult)
 	case s.Result != nil && s.Error != nil:
 		return fmt.Errorf("the step %q has a result and an error", s.Key)
+	case s.Artifact != "" && !s.Begins():
+		return fmt.Errorf("the step %q names an artifact with its result: name it when the step begins", s.Key)
+	}
+	if s.Artifact != "" {
+		return checkID("step.artifact", s.Artifact)
 	}
 	return nil
 }
@@ -112,13 +121,20 @@ func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
 		return nil, nil
 	case next.Kind == a2a.StepWait && old.Ended:
 		return nil, fmt.Errorf("the wait %q is over: its result is in the steps of the run", next.Key)
+	case old.Ended && next.Artifact != "":
+		return nil, fmt.Errorf("the step %q is over: its result is in the steps of the run", next.Key)
 	case old.Ended:
 		if bytes.Equal(old.Result, next.Result) && bytes.Equal(old.Error, next.Error) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("a step has the key %q already, with another result", next.Key)
 	}
-	next.Seq = old.Seq
+	if next.Artifact != "" && next.Artifact != old.Artifact {
+		return nil, fmt.Errorf("nondeterministic step %q: recorded with the artifact %q, now %q", next.Key,
+			old.Artifact, next.Artifact)
+	}
+	next.Seq, next.Again = old.Seq, next.Begins()
+	next.Artifact, next.After = old.Artifact, old.After
 	j.known[next.Key] = *next
 	return next, nil
 }
@@ -183,7 +199,7 @@ func copyWait(w a2a.Wait) (a2a.Event, int, error) {
 	}
 	asked := a2a.StatusUpdate{Status: *w.Status}
 	if w.Expects != nil {
-		if _, err := ParseExpects(w.Expects); err != nil {
+		if _, err := agents.ParseExpects(w.Expects); err != nil {
 			return nil, 0, err
 		}
 		asked.Status.Message = withExpects(asked.Status.Message, w.Expects)

@@ -38,16 +38,20 @@ func (p Principal) MayUse(agent string) bool {
 	return p.Agents == nil || slices.Contains(p.Agents, agent)
 }
 
-// Actor is how the audit log names the principal: "key <id>", "jwt <subject>", "cert <subject>" or
-// "anonymous".
+// Actor is how the audit log names the principal: "key <id>", "jwt <subject>", "oidc <subject>", "cert <subject>" or
+// "anonymous", or "operator <user>@<host>" on the database.
 func (p Principal) Actor() string {
 	switch p.Method {
 	case MethodAPIKey:
 		return "key " + p.KeyID
 	case MethodJWT:
 		return "jwt " + p.Name
+	case MethodOIDC:
+		return "oidc " + p.Name
 	case MethodCert:
 		return "cert " + p.Name
+	case MethodOperator:
+		return "operator " + p.Name
 	}
 	return "anonymous"
 }
@@ -91,6 +95,9 @@ const (
 	MethodAPIKey Method = "api_key"
 	MethodJWT    Method = "jwt"
 	MethodCert   Method = "mtls"
+	MethodOIDC   Method = "oidc" // a person who has signed in at the issuer, in a browser
+
+	MethodOperator Method = "operator" // a person with a login of the database, on whose machine the program runs
 )
 
 // Scope is one permission of a credential. The words are stored. A scope that this version does not
@@ -104,11 +111,17 @@ const (
 	ScopePushWrite  Scope = "push:write"
 	ScopeWorker     Scope = "worker"
 	ScopeSignal     Scope = "signal"
+
+	// What operators see and do: the tasks of every tenant, or, for support staff, of their own tenant.
+	ScopeOperatorRead  Scope = "operator:read"
+	ScopeOperatorWrite Scope = "operator:write"
+	ScopeTenantRead    Scope = "tenant:read"
 )
 
 // Scopes returns all scopes.
 func Scopes() []Scope {
-	return []Scope{ScopeTasksRead, ScopeTasksWrite, ScopePushWrite, ScopeWorker, ScopeSignal}
+	return []Scope{ScopeTasksRead, ScopeTasksWrite, ScopePushWrite, ScopeWorker, ScopeSignal,
+		ScopeOperatorRead, ScopeOperatorWrite, ScopeTenantRead}
 }
 
 // Valid reports whether s is one of the scopes.

@@ -71,10 +71,10 @@ func (c Certs) Authenticate(r *http.Request) (Principal, error) {
 			p.Tenant = h.uri.Host
 		}
 	}
-	if !validName(p.Owner) {
+	if !ValidName(p.Owner) {
 		return Principal{}, refuse("certificate without an owner", "")
 	}
-	if !validName(p.Tenant) {
+	if !ValidName(p.Tenant) {
 		return Principal{}, refuse("certificate without a tenant", "")
 	}
 	p.Name = p.Owner

@@ -197,7 +197,7 @@ func isTokenType(typ string) bool {
 func (j *JWT) principal(claims members) (Principal, error) {
 	p := Principal{Tenant: j.cfg.Tenant, Kind: KindUser, Method: MethodJWT, Scopes: j.scopes(claims)}
 	if j.cfg.TenantClaim != "" {
-		if p.Tenant = claims.text(j.cfg.TenantClaim); !validName(p.Tenant) {
+		if p.Tenant = claims.text(j.cfg.TenantClaim); !ValidName(p.Tenant) {
 			return Principal{}, refuse("token without a tenant", "")
 		}
 	}
@@ -209,10 +209,10 @@ func (j *JWT) principal(claims members) (Principal, error) {
 			break
 		}
 	}
-	if !validName(p.Owner) {
+	if !ValidName(p.Owner) {
 		return Principal{}, refuse("token without an owner", "")
 	}
-	if p.Name = claims.text("sub"); !validName(p.Name) {
+	if p.Name = claims.text("sub"); !ValidName(p.Name) {
 		p.Name = p.Owner
 	}
 	if client := claims.text("client_id"); client != "" && client == p.Name {
@@ -238,8 +238,8 @@ func (j *JWT) scopes(claims members) []Scope {
 	return p.Scopes
 }
 
-// validName reports whether a text can be a tenant or an owner.
-func validName(s string) bool {
+// ValidName reports whether a text can be a tenant or an owner.
+func ValidName(s string) bool {
 	return s != "" && len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 

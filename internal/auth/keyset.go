@@ -159,55 +159,60 @@ func (k *keySet) refresh(ctx context.Context) {
 func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 	at := k.url
 	if at == "" {
-		var err error
-		if at, err = k.discover(ctx); err != nil {
+		doc, err := k.discover(ctx, k.client)
+		if err != nil {
 			return nil, fmt.Errorf("discover issuer: %w", err)
 		}
+		if at = doc.text("jwks_uri"); !private(at) {
+			return nil, fmt.Errorf("discover issuer: its keys are at %q, which is not https", at)
+		}
 	}
-	body, err := k.get(ctx, at)
+	body, err := get(ctx, k.client, at)
 	if err != nil {
 		return nil, fmt.Errorf("read key set: %w", err)
 	}
 	return parseKeySet(body)
 }
 
-// discover returns the issuer's URL of its keys.
-func (k *keySet) discover(ctx context.Context) (string, error) {
-	body, err := k.get(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
+// discover returns what the issuer says about itself (OpenID Connect Discovery).
+func (k *keySet) discover(ctx context.Context, client *http.Client) (members, error) {
+	body, err := get(ctx, client, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	doc, err := readMembers(body)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if issuer := doc.text("issuer"); issuer != k.issuer {
-		return "", fmt.Errorf("it calls itself %q and not %q", issuer, k.issuer)
+		return nil, fmt.Errorf("it calls itself %q and not %q", issuer, k.issuer)
 	}
-	at := doc.text("jwks_uri")
-	if !private(at) {
-		return "", fmt.Errorf("its keys are at %q, which is not https", at)
-	}
-	return at, nil
+	return doc, nil
 }
 
 // get reads a document of the issuer.
-func (k *keySet) get(ctx context.Context, at string) ([]byte, error) {
+func get(ctx context.Context, client *http.Client, at string) ([]byte, error) {
 	//nolint:gosec // configured by the operator, or https as the issuer says: see private
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := k.client.Do(req) //nolint:gosec // as above
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d", resp.StatusCode)
+	status, body, err := do(client, req)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d", status)
 	}
 	return body, err
+}
+
+// do sends a request to the issuer.
+func do(client *http.Client, req *http.Request) (status int, body []byte, err error) {
+	resp, err := client.Do(req) //nolint:gosec // the URL was checked by the caller
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
 }
 
 // private reports whether the network cannot change what a URL returns: the URL uses https, or names

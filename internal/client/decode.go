@@ -83,6 +83,18 @@ func decodeResult(whole []byte) (Result, error) {
 	return r, nil
 }
 
+// DecodeEvent reads an event of a stream, without the envelope of JSON-RPC.
+func DecodeEvent(raw []byte, id string) (Event, error) {
+	if err := rawjson.Check(raw, maxDepth); err != nil {
+		return Event{}, fmt.Errorf("%w: %w", errBadStream, err)
+	}
+	ev, err := decodeEvent(rawjson.Trim(raw), id)
+	if err != nil {
+		return Event{}, fmt.Errorf("%w: %w", errBadStream, err)
+	}
+	return ev, nil
+}
+
 func decodeEvent(whole []byte, id string) (Event, error) {
 	raw, kind := unwrap(whole)
 	ev := Event{ID: id, Result: Result{Raw: whole, Kind: kind, ContextID: str(raw, "contextId")}}
@@ -150,6 +162,7 @@ func decodeParts(list []byte) []a2a.Part {
 		if file == nil { // as in 1.0
 			p.MediaType, p.Filename = str(raw, "mediaType"), str(raw, "filename")
 		}
+		p.Metadata = rawjson.Get(raw, "metadata")
 		switch {
 		case rawjson.Get(raw, "text") != nil:
 			p.Kind, p.Text = a2a.PartText, str(raw, "text")

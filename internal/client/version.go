@@ -53,6 +53,13 @@ func (c *Client) Negotiate(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
+	c.Use(card)
+	return nil
+}
+
+// Use sets Version and URL to the best JSON-RPC interface of a card: 1.0, else 0.3. Call it before
+// any other use of the client, except Card.
+func (c *Client) Use(card Card) {
 	best := -1
 	for i, f := range card.Interfaces {
 		v, ok := versions[majorMinor(f.Version)]
@@ -63,7 +70,6 @@ func (c *Client) Negotiate(ctx context.Context) error {
 	if best >= 0 {
 		c.URL = sameServer(c.URL, card.Interfaces[best].URL)
 	}
-	return nil
 }
 
 var versions = map[string]Version{"0.3": V03, "1.0": V10}

@@ -57,6 +57,27 @@ type OIDC struct {
 	OIDCScopeClaim  Words  `type:"setting" name:"oidc-scope-claim" def:"scope,scp" hidden:""`
 	OIDCOAuth2      OAuth2 `type:"setting" name:"oidc-oauth2" hidden:""`
 	OIDCScopes      Scopes `type:"setting" name:"oidc-scopes"`
+
+	ConsoleOIDCClientID     string `type:"setting" name:"console-oidc-client-id"`
+	ConsoleOIDCClientSecret Secret `type:"setting" name:"console-oidc-client-secret" kong:"-" secret:"yes"`
+	ConsoleOIDCScopes       Words  `type:"setting" name:"console-oidc-scopes" def:"openid" hidden:""`
+}
+
+// checkConsole checks how people sign in to the console. They come back to public, the URL of the server.
+func (o *OIDC) checkConsole(public BaseURL) (f faults) {
+	const name = "A2AD_CONSOLE_OIDC_CLIENT_ID"
+	switch {
+	case o.ConsoleOIDCClientID == "" && o.ConsoleOIDCClientSecret.IsSet():
+		f.add("A2AD_CONSOLE_OIDC_CLIENT_SECRET", "set A2AD_CONSOLE_OIDC_CLIENT_ID too: it says whose secret this is")
+	case o.ConsoleOIDCClientID == "":
+	case o.OIDCIssuer == "":
+		f.add(name, "set A2AD_OIDC_ISSUER too: it says where people sign in")
+	case public == "":
+		f.add(name, "set A2AD_PUBLIC_URL too: the identity provider sends people back there")
+	case new(Issuer).UnmarshalText([]byte(public)) != nil:
+		f.add(name, "A2AD_PUBLIC_URL must begin with https://: over plain http, an attacker could take over a sign-in")
+	}
+	return f
 }
 
 func (o *OIDC) check() (f faults) {

@@ -120,6 +120,35 @@ func (b *BaseURL) UnmarshalText(text []byte) error {
 // MarshalText returns the URL.
 func (b BaseURL) MarshalText() ([]byte, error) { return []byte(b), nil }
 
+// TraceURL is the address of a trace, with {trace_id} in place of its id, or "".
+type TraceURL string
+
+// tracePlaceholder stands for the id of a trace.
+const tracePlaceholder = "{trace_id}"
+
+// UnmarshalText reads the template.
+func (t *TraceURL) UnmarshalText(text []byte) error {
+	const example = "write for example https://jaeger.example.org/trace/" + tracePlaceholder
+	before, after, found := strings.Cut(string(text), tracePlaceholder)
+	if !found || strings.ContainsAny(before+after, "{}") {
+		return errors.New("must have " + tracePlaceholder + " once, and no other braces: " + example)
+	}
+	// The id must not choose the host.
+	u, err := url.Parse(before)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		!strings.HasPrefix(u.Path, "/") {
+		return errors.New("not an absolute URL of http or https: " + example)
+	}
+	if _, err := url.Parse(before + strings.Repeat("0", 32) + after); err != nil {
+		return errors.New("not a URL: " + example)
+	}
+	*t = TraceURL(text)
+	return nil
+}
+
+// MarshalText returns the template.
+func (t TraceURL) MarshalText() ([]byte, error) { return []byte(t), nil }
+
 // Issuer is the URL of an identity provider. It is kept as it is written, because tokens are compared with it.
 type Issuer string
 

@@ -70,7 +70,8 @@ func (c *Config) Check() []Fault {
 	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
 		f.add("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")
 	}
-	return slices.Concat(c.checkAnonymous(), c.Listeners.check(), f, c.OIDC.check(), c.TLS.check(), c.Database.Check())
+	return slices.Concat(c.checkAnonymous(), c.Listeners.check(), f, c.OIDC.check(), c.checkConsole(c.PublicURL),
+		c.TLS.check(), c.Database.Check())
 }
 
 // checkAnonymous allows access without authentication only on this machine.

@@ -32,6 +32,8 @@ var descriptions = map[string]description{
 	"listen":       {help: "Address of the API."},
 	"grpc-listen":  {help: "Address of the API over gRPC, or same to share the port of the API, or off."},
 	"public-url":   {help: "Base URL of the server in agent cards.", auto: "from the listener"},
+	"console-trace-url": {help: "Address of a trace for links of the console, with {trace_id} in place of its id, " +
+		"such as https://jaeger.example.org/trace/{trace_id}."},
 	"grpc-public-address": {value: "HOST:PORT", auto: "from the listener", help: "Address of gRPC in agent cards. " +
 		"Without it, the host of A2AD_PUBLIC_URL and the port of the listener."},
 	"grpc-card": {value: "FORM", help: "How agent cards name gRPC: address, which is host:port for the official " +
@@ -74,6 +76,11 @@ var descriptions = map[string]description{
 	"oidc-scope-claim": {help: "Claims that list scopes such as tasks:read, as text or as a list.", value: "CLAIMS"},
 	"oidc-oauth2": {value: "JSON", help: "How clients get tokens, for agent cards: a JSON object with one OAuth flow " +
 		"under flows, and oauth2MetadataUrl."},
+	"console-oidc-client-id": {value: "ID", help: "Client of the identity provider with which people sign in to the " +
+		"console. Its redirect URI is A2AD_PUBLIC_URL/console/sign-in/callback."},
+	"console-oidc-client-secret": {help: "Secret of that client. Without it, the client is a public one, with PKCE."},
+	"console-oidc-scopes": {value: "SCOPES", help: "Scopes that the console asks the identity provider for: openid, " +
+		"and those that put the claims of A2AD_OIDC_… into the ID token."},
 	"oidc-scopes": {help: "Scopes that every token has in addition to its own.", value: "SCOPES"},
 
 	// Agents and work
@@ -81,6 +88,8 @@ var descriptions = map[string]description{
 	"default-agent": {value: "NAME", auto: "the file with default: true, else the only one, else echo",
 		help: "Agent that answers at /."},
 	"workers": {help: "Agents that run at the same time; 0 only serves the API."},
+	"commands": {auto: "four for each CPU, at least 16, and at most one for each 64 MiB of memory",
+		help: "Of these, agents that run as commands (exec) on the machine of this replica."},
 	"replica": {value: "NAME", auto: "host name, pid and a random word",
 		help: "Name of this replica in leases and database connections."},
 	"lease-ttl": {help: "How long a lease on a task or on a delivery lasts. It is renewed after a third of this " +
@@ -128,8 +137,9 @@ var descriptions = map[string]description{
 	"push-proxy":         {help: "Proxy for webhooks. It must refuse private addresses itself."},
 	"push-signing-secrets": {help: "Secrets for v1 signatures, which begin with whsec_, separated by " +
 		"commas."},
-	"push-concurrency":     {help: "Deliveries of one replica at the same time."},
-	"push-per-destination": {help: "Deliveries to one destination at the same time, over all replicas."},
+	"push-concurrency": {help: "Deliveries of one replica at the same time."},
+	"push-per-destination": {help: "Deliveries to one destination at the same time, over all replicas. " +
+		"At most 8, or a quarter of it, if the destination is slow or fails."},
 	"push-poll": {help: "How often to poll for due deliveries when no wake-up arrives; at least once per " +
 		"A2AD_POLL_INTERVAL."},
 	"push-retention": {help: "Age at which failed attempts, responses and deleted webhooks are removed, or never."},
@@ -191,7 +201,8 @@ var descriptions = map[string]description{
 	// Checks
 	"strict": {help: "Refuse to start when the environment has an A2AD_ variable that is not a setting."},
 
-	// Connection of the client
+	// Connection of clients and of operators
 	"url":     {help: "Server to connect to."},
+	"server":  {help: "Server to ask, with the key in A2AD_API_KEY, instead of a database."},
 	"api-key": {help: "API key to sign in with."},
 }

@@ -31,12 +31,14 @@ func (env Environ) Lookup(name string) (string, bool) {
 
 // everySetting lists the settings of all commands.
 func everySetting() []Setting {
-	return append(SettingsOf(&Config{}, false), SettingsOf(&ClientGroup{}, false)...)
+	all := append(SettingsOf(&Config{}, false), SettingsOf(&ClientGroup{}, false)...)
+	return append(all, SettingsOf(&OperatorGroup{}, false)...)
 }
 
-// otherVariables are A2AD_ names of other programs: the build, the tests, and programs that run next to a server. Names
-// that begin with testPrefix belong to them too.
-var otherVariables = []string{"A2AD_BIN", "A2AD_COMMIT", "A2AD_SECRETS", "A2AD_VERSION"}
+// otherVariables are A2AD_ names that are no settings: the choice of a context, and those of other programs: the build,
+// the tests, and programs that run next to a server. Names that begin with testPrefix belong to them too.
+var otherVariables = []string{"A2AD_CONTEXT", "A2AD_BIN", "A2AD_COMMIT", "A2AD_SECRETS", "A2AD_VERSION",
+	"A2AD_DATABASE_HOSTS", "A2AD_SITE_REF", "A2AD_SNAPSHOT_OF_LINUX"}
 
 const testPrefix = "A2AD_TEST_"
 

@@ -58,6 +58,16 @@ type Client struct {
 	APIKey Secret  `type:"setting" name:"api-key" kong:"-" secret:"yes"`
 }
 
+// Operator says where the commands of operators work: on a server, or else on a database.
+type Operator struct {
+	Server BaseURL `type:"setting" name:"server"`
+}
+
+// OperatorGroup is Operator under the same title as Client in the help.
+type OperatorGroup struct {
+	Operator `group:"connection"`
+}
+
 // ClientGroup is Client under its own title in the help.
 type ClientGroup struct {
 	Client `group:"connection"`

@@ -13,6 +13,7 @@ type Listeners struct {
 	Admin
 	GRPCListen        GRPCListen    `type:"setting" name:"grpc-listen" def:"off"`
 	PublicURL         BaseURL       `type:"setting" name:"public-url"`
+	ConsoleTraceURL   TraceURL      `type:"setting" name:"console-trace-url" hidden:""`
 	GRPCPublicAddress Listen        `type:"setting" name:"grpc-public-address" hidden:""`
 	GRPCCard          string        `type:"setting" name:"grpc-card" def:"address" oneof:"address,url,off" hidden:""`
 	ReadHeaderTimeout time.Duration `type:"setting" name:"read-header-timeout" def:"5s" min:"1ms" hidden:""`

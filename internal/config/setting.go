@@ -174,7 +174,7 @@ func Placeholder(flag string, field any) string {
 		return "N"
 	case Listen, GRPCListen:
 		return "HOST:PORT"
-	case BaseURL, Secret, Issuer:
+	case BaseURL, Secret, Issuer, TraceURL:
 		return "URL"
 	case Durations, Prefixes, Breaker, Rate:
 		return "LIST"

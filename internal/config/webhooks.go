@@ -15,7 +15,7 @@ type Webhooks struct {
 	PushProxy          BaseURL        `type:"setting" name:"push-proxy" hidden:""`
 	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes"`
 	PushConcurrency    int            `type:"setting" name:"push-concurrency" def:"256" min:"1" hidden:""`
-	PushPerDestination int            `type:"setting" name:"push-per-destination" def:"8" min:"1" hidden:""`
+	PushPerDestination int            `type:"setting" name:"push-per-destination" def:"32" min:"1" hidden:""`
 	PushPoll           time.Duration  `type:"setting" name:"push-poll" def:"1s" min:"1ms" hidden:""`
 	PushRetention      Retention      `type:"setting" name:"push-retention" def:"2160h" hidden:""`
 	PushMaxBody        Bytes          `type:"setting" name:"push-max-body" def:"256KiB" min:"1KiB" hidden:""`

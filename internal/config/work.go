@@ -6,7 +6,8 @@ import "time"
 type Work struct {
 	Agents           string        `type:"setting" name:"agents"`
 	DefaultAgent     string        `type:"setting" name:"default-agent"`
-	Workers          int           `type:"setting" name:"workers" def:"16" min:"0"`
+	Workers          int           `type:"setting" name:"workers" def:"1000" min:"0"`
+	Commands         int           `type:"setting" name:"commands" min:"1"`
 	Replica          string        `type:"setting" name:"replica"`
 	LeaseTTL         time.Duration `type:"setting" name:"lease-ttl" def:"30s" min:"300ms"`
 	PollInterval     time.Duration `type:"setting" name:"poll-interval" def:"1s" min:"1ms" hidden:""`

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package devpg finds the PostgreSQL installed on this machine and runs a private server from it, for a2ad dev and
 // for tests. The server is a child of this process and listens on a Unix socket that only its user can reach. It ends
 // with this process, even if this process is killed. Nothing is ever downloaded. The package knows nothing of a2ad's

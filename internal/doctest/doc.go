@@ -1,6 +1,6 @@
-// Package doctest keeps the documents true. It contains only tests. They run the commands and queries of the README
-// and of docs/ as a reader would paste them, in a fresh directory, on a fresh server and database. They also compare
-// what the documents say about settings, versions and each other with the facts.
+// Package doctest keeps the documents true. It contains only tests. They run the commands and queries of the README,
+// of docs/ and of sdk/ as a reader would paste them, in a fresh directory, on a fresh server and database. They also
+// compare what the documents say about settings, versions and each other with the facts.
 //
 // A comment on the line above a fenced block says what to do with it:
 //

@@ -38,6 +38,7 @@ var commands = []commanded{
 	{"docs/tutorials/first-agent.md", true, ""},
 	{"docs/tutorials/first-webhook.md", true, "python3"},
 	{"docs/tutorials/durable-agent.md", true, "python3"},
+	{"docs/tutorials/operators-day.md", true, ""},
 	{"docs/tutorials/first-deployment.md", false, ""},
 	{"docs/explanation/durability.md", false, ""},
 	{"docs/how-to/a2a-agents.md", false, ""},
@@ -68,6 +69,11 @@ var commands = []commanded{
 	{"examples/typescript/README.md", false, "npm"},
 }
 
+// networked are the documents that install packages from the network, and the variables that let the test run them.
+var networked = map[string]string{
+	"examples/typescript/README.md": "A2AD_TEST_NPM", // make interop
+}
+
 // The documents are followed step by step.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
@@ -77,8 +83,8 @@ func TestDocuments(t *testing.T) {
 			if doc.file != "README.md" {
 				slowtest.Only(t, slowtest.Docs)
 			}
-			if doc.needs == "npm" && os.Getenv("A2AD_TEST_NPM") == "" {
-				t.Skip("its packages come from the network: make interop runs it")
+			if allows := networked[doc.file]; allows != "" && os.Getenv(allows) == "" {
+				t.Skipf("its packages come from the network: %s=1 runs it", allows)
 			}
 			for runtime := range strings.FieldsSeq(doc.needs) {
 				switch _, err := exec.LookPath(runtime); {

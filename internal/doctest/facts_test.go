@@ -341,7 +341,8 @@ func TestCommands(t *testing.T) {
 	var have []string
 	for _, command := range commandsBelow(t) {
 		switch below := commandsBelow(t, command); command {
-		case "task", "push", "schedule", "apikey", "keys", "migrate", "agent":
+		case "task", "push", "schedule", "apikey", "session", "keys", "migrate", "agent", "worker", "context", "job",
+			"queue":
 			have = append(have, below...)
 		default:
 			have = append(have, command)

@@ -40,7 +40,8 @@ var (
 	fence  = regexp.MustCompile("^([ \t]*)```+([a-z]*)\\s*$")
 	marker = regexp.MustCompile(`^\s*<!-- (run|shows|not run)(?:: (.+))? -->\s*$`)
 	// programs write what is between two of these
-	generated = regexp.MustCompile(`^<!-- (settings|limits|metrics|figures|end of figures)\b.*-->$`)
+	generated = regexp.MustCompile(`^<!-- (end of )?` +
+		`(settings|limits|metrics|summary|servers|aims|comparison|figures)\b.*-->$`)
 )
 
 // blocks reads the fenced blocks of a document.
@@ -109,7 +110,7 @@ func steps(t *testing.T, file string) []block {
 func documents(t *testing.T) []string {
 	t.Helper()
 	files := []string{"README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/*.md", "sdk/*.md", "sdk/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,10 +62,6 @@ func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 	if err != nil {
 		t.Fatalf("build a2ad: %v", err)
 	}
-	repo, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir, err := os.MkdirTemp("", "a2ad-doc-")
 	if err != nil {
 		t.Fatal(err)
@@ -98,24 +95,27 @@ func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 		"127.0.0.1:9091"} {
 		s.replace = append(s.replace, other, freePort(t))
 	}
-	s.copyExamples(t, filepath.Join(repo, "examples"))
+	s.copyTree(t, "examples")
 	s.start(t, api, admin, ownDatabase)
 	return s
 }
 
-// copyExamples copies the examples of the repository and replaces their addresses.
-func (s *shell) copyExamples(t *testing.T, from string) {
+// made are directories that other tests make in a tree, which a fresh clone does not have.
+var made = []string{"node_modules", "build", "dist", "__pycache__"}
+
+// copyTree copies a directory of the repository and replaces the addresses in its files.
+func (s *shell) copyTree(t *testing.T, name string) {
 	t.Helper()
-	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(root, name), func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(from, path)
+		rel, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
-		to := filepath.Join(s.dir, "examples", rel)
-		if e.Name() == "node_modules" {
+		to := filepath.Join(s.dir, rel)
+		if slices.Contains(made, e.Name()) {
 			return fs.SkipDir
 		}
 		if e.IsDir() {

@@ -10,9 +10,10 @@ import (
 )
 
 func checkWritable(in *pgcheck.Inspection, f *Findings) {
-	if in.Standby {
-		f.fault("standby", "Name the primary in A2AD_DATABASE_URL (target_session_attrs=read-write finds it among "+
-			"several hosts).", "this server is a standby: nothing can be written")
+	if in.Standing.Standby {
+		f.warn("standby", "Commands that only read work here. For serve, name the primary in A2AD_DATABASE_URL "+
+			"(target_session_attrs=read-write finds it among several hosts).",
+			"this server is a standby and accepts no changes: %s", in.Standing.Lag())
 	}
 	if s := in.Settings["default_transaction_read_only"]; s.Value == "on" {
 		f.fault("read-only", reset("default_transaction_read_only", in),
@@ -76,6 +77,42 @@ func checkDurability(in *pgcheck.Inspection, f *Findings) {
 	default:
 		f.okUnless(before, "durability",
 			"commits are on disk and on synchronous standbys (%s) before they are acknowledged", standbys)
+	}
+}
+
+// From how many bytes of WAL on a standby is reported, and a replication slot. The alerts A2adStandbyLags and
+// A2adSlotKeepsWAL have the same numbers.
+const (
+	farBehind = 1_000_000_000
+	manyKept  = 10_000_000_000
+)
+
+func checkReplication(in *pgcheck.Inspection, f *Findings) {
+	before, r := len(*f), &in.Replication
+	if missing := r.SyncMissing(); missing > 0 {
+		f.fault("standbys", "Start them, or change synchronous_standby_names: docs/how-to/fail-over.md.",
+			"%d of the %s that commits wait for are missing: writes hang", missing,
+			term.Count(r.SyncWanted, "synchronous standby"))
+	}
+	for _, s := range r.Standbys {
+		if s.Bytes > farBehind {
+			f.warn("standbys", "Find out whether it is slow or a query keeps it from replaying: pg_stat_replication, "+
+				"and pg_stat_activity of the standby.", "the standby %q lags by %s of WAL", s.Name, term.Size(s.Bytes))
+		}
+	}
+	for _, s := range r.Slots {
+		if s.Bytes > manyKept {
+			f.warn("slots", fmt.Sprintf("Start its user again, or SELECT pg_drop_replication_slot('%s').", s.Name),
+				"the replication slot %q keeps %s of WAL: the disk fills up", s.Name, term.Size(s.Bytes))
+		}
+	}
+	if r.Hidden > 0 {
+		f.note("standbys", fmt.Sprintf("GRANT pg_read_all_stats TO %q", in.Login),
+			"the login may not see by how much the standbys lag")
+	}
+	if len(r.Standbys) > 0 {
+		f.okUnless(before, "standbys", "%s, and none lags by more than %s of WAL",
+			term.Count(len(r.Standbys), "connected standby"), term.Size(farBehind))
 	}
 }
 

@@ -67,6 +67,9 @@ type Doctor struct {
 	Dev     bool           // the configuration is that of dev
 	Environ config.Environ // what agents may ask for
 
+	// Container tells that the server has a network of its own: who may reach its ports is decided outside of it.
+	Container bool
+
 	Findings Findings
 }
 
@@ -131,6 +134,8 @@ func (d *Doctor) Database(ctx context.Context, url string) {
 		d.Findings.warn("keys", "", "the encrypted secrets could not be read: %s", err)
 	}
 	d.outages(ctx, s)
+	d.stops(ctx, s)
+	d.servers(ctx, s)
 }
 
 // inspect judges what PostgreSQL says about itself.
@@ -143,8 +148,8 @@ func (d *Doctor) inspect(in *pgcheck.Inspection) {
 	f.ok("database", "PostgreSQL %s, database %s, login %s, round trip %s",
 		in.VersionText, in.Database, in.Login, term.Duration(in.RoundTrip))
 	for _, check := range []func(*pgcheck.Inspection, *Findings){
-		checkWritable, checkDurability, checkArchiver, checkVacuum, checkTimeouts, checkText, checkClock,
-		checkSchema, checkRoles, checkRights, checkPooler, checkSessions, checkDeadRows,
+		checkWritable, checkDurability, checkArchiver, checkReplication, checkVacuum, checkTimeouts, checkText,
+		checkClock, checkSchema, checkRoles, checkRights, checkPooler, checkSessions, checkDeadRows,
 	} {
 		check(in, f)
 	}

@@ -5,11 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/pgcheck"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 func TestSecretsNeedTheirKeys(t *testing.T) {
@@ -75,6 +78,41 @@ func TestUnreachableAgentsAreReported(t *testing.T) {
 	}
 }
 
+func TestForgottenStopsAreNoted(t *testing.T) {
+	t.Parallel()
+	var f Findings
+	checkStops([]tasks.Stop{
+		{Kind: tasks.StopAgent, Name: "words", Since: time.Unix(0, 0).UTC(), Actor: "key k1", Reason: "bad release"},
+		{Kind: tasks.StopWorker, Name: "w1", Since: time.Unix(0, 0).UTC(), Actor: "key k1"},
+	}, &f)
+	want := Findings{
+		{"stopped", LevelNote, "the agent words has been paused since 1970-01-01T00:00:00Z by key k1: bad release",
+			"a2ad agent resume words"},
+		{"stopped", LevelNote, "the worker w1 has been drained since 1970-01-01T00:00:00Z by key k1",
+			"a2ad worker resume w1"},
+	}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFullSlotsForCommandsAreReported(t *testing.T) {
+	t.Parallel()
+	var f Findings
+	checkCommands([]operate.Presence{
+		{Name: "r1", Commands: 16, BusyCommands: 16, CommandsWait: time.Minute},
+		{Name: "r2", Commands: 16, BusyCommands: 16, CommandsWait: time.Second}, // no time to worry about
+		{Name: "r3", Commands: 16, BusyCommands: 16},
+		{Name: "r4", Commands: 16, BusyCommands: 16, CommandsWait: time.Minute, Quiet: time.Minute}, // not in touch
+	}, &f)
+	want := Findings{{"slots", LevelWarning,
+		"all 16 slots for commands of the server r1 are in use, and tasks have waited for one for 1m0s",
+		"Raise A2AD_COMMANDS if its machine has CPU and memory left, or start more servers."}}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestInspect covers what no test can plant: a pooler, clocks, old sessions.
 func TestInspect(t *testing.T) {
 	t.Parallel()
@@ -87,7 +125,7 @@ func TestInspect(t *testing.T) {
 			"fault durability"},
 		"no vacuum": {func(in *pgcheck.Inspection) { in.Settings["autovacuum"] = pgcheck.Setting{Value: "off"} },
 			"fault autovacuum"},
-		"standby":  {func(in *pgcheck.Inspection) { in.Standby = true }, "fault standby"},
+		"standby":  {func(in *pgcheck.Inspection) { in.Standing.Standby = true }, "warning standby"},
 		"encoding": {func(in *pgcheck.Inspection) { in.Encoding = "LATIN1" }, "fault encoding"},
 		"collation": {func(in *pgcheck.Inspection) {
 			in.Collation = pgcheck.Collation{Name: "C", Made: "1", Actual: "2"}
@@ -109,8 +147,9 @@ func TestInspect(t *testing.T) {
 		"slot": {func(in *pgcheck.Inspection) {
 			in.Holders = []pgcheck.XminHolder{{Kind: "replication slot", Name: "s", Age: 1e6}}
 		}, "warning dead rows"},
-		"bloat":        {func(in *pgcheck.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
-		"broken index": {func(in *pgcheck.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
+		"bloat":            {func(in *pgcheck.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
+		"broken index":     {func(in *pgcheck.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
+		"one name for two": {func(in *pgcheck.Inspection) { in.Replicas[0].Servers = 2 }, "warning connections"},
 		"many replicas": {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 4) },
 			"warning connections"},
 		"too many": {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 50) },
@@ -119,6 +158,22 @@ func TestInspect(t *testing.T) {
 		"archive": {func(in *pgcheck.Inspection) {
 			in.Archiver = pgcheck.Archiver{Failing: true, WAL: "w", Failures: 3, Quiet: time.Hour}
 		}, "warning archive"},
+		"standby missing": {func(in *pgcheck.Inspection) {
+			in.Replication = operate.Replication{SyncWanted: 2, Standbys: []operate.Standby{
+				{Name: "s2", State: "streaming", Sync: true}, {Name: "s3", State: "catchup", Sync: true}}}
+		}, "fault standbys"},
+		"standby lags": {func(in *pgcheck.Inspection) {
+			in.Replication.Standbys = []operate.Standby{{Name: "s2", State: "streaming", Bytes: 2e9}}
+		}, "warning standbys"},
+		"standbys": {func(in *pgcheck.Inspection) {
+			in.Replication.Standbys = []operate.Standby{{Name: "s2", State: "streaming", Bytes: 2e8}}
+		}, "ok standbys"},
+		"standbys hidden": {func(in *pgcheck.Inspection) {
+			in.Replication = operate.Replication{SyncWanted: 1, Hidden: 1}
+		}, "note standbys"},
+		"slot keeps WAL": {func(in *pgcheck.Inspection) {
+			in.Replication.Slots = []operate.Slot{{Name: "gone", Bytes: 2e10}}
+		}, "warning slots"},
 		"local standbys": {func(in *pgcheck.Inspection) {
 			in.Settings["synchronous_commit"] = pgcheck.Setting{Value: "local"}
 			in.Settings["synchronous_standby_names"] = pgcheck.Setting{Value: "s"}
@@ -152,7 +207,7 @@ func goodInspection() *pgcheck.Inspection {
 			Schema: "a2a", Name: "task_ready", Owner: "a2a_owner", Secured: true,
 			WorkerReads: true, WorkerAdds: true,
 		}},
-		Replicas: []operate.ReplicaSeen{{Name: "r1", Connections: 18, Listens: true}},
+		Replicas: []operate.ReplicaSeen{{Name: "r1", Connections: 18, Listens: true, Servers: 1}},
 	}
 	for name, v := range map[string]string{
 		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
@@ -166,4 +221,49 @@ func goodInspection() *pgcheck.Inspection {
 		in.Roles = append(in.Roles, pgcheck.Role{Name: name, Member: true, BypassRLS: name == "a2a_worker"})
 	}
 	return in
+}
+
+func TestServersAreChecked(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0).UTC()
+	for name, tc := range map[string]struct {
+		change func(s []operate.Presence)
+		want   string
+	}{
+		"fine":            {func([]operate.Presence) {}, ""},
+		"an old upgrade":  {func(s []operate.Presence) { s[1].Version = "0.3.0" }, LevelNote + " servers"},
+		"a young upgrade": {func(s []operate.Presence) { s[1].Version, s[1].StartedAt = "0.3.0", now }, ""},
+		"a fast clock":    {func(s []operate.Presence) { s[0].ClockAhead = 3 * time.Second }, LevelWarning + " clock"},
+		"a slow clock":    {func(s []operate.Presence) { s[1].ClockAhead = -time.Hour }, LevelWarning + " clock"},
+		"a slow network":  {func(s []operate.Presence) { s[1].ClockAhead = -time.Second / 2 }, ""},
+	} {
+		servers := []operate.Presence{
+			{Name: "r1", Version: "0.2.0", StartedAt: now.Add(-48 * time.Hour), SeenAt: now},
+			{Name: "r2", Version: "0.2.0", StartedAt: now.Add(-2 * time.Hour), SeenAt: now},
+		}
+		tc.change(servers)
+		var f Findings
+		checkVersions(servers, &f)
+		checkClocks(servers, &f)
+		got := ""
+		for _, x := range f {
+			got += x.Level + " " + x.Check
+		}
+		if got != tc.want {
+			t.Errorf("%s: %+v, want %q", name, f, tc.want)
+		}
+	}
+}
+
+func TestFullSlotsAreReported(t *testing.T) {
+	t.Parallel()
+	var f Findings
+	checkSlots(nil, &f)
+	checkSlots(&operate.Saturation{Slots: 16, Due: 12, Oldest: 3 * time.Minute}, &f)
+	want := Findings{{"slots", LevelWarning,
+		"all 16 slots of the servers are in use, and tasks wait for one: 12 are due, the oldest for 3m0s",
+		"Raise A2AD_WORKERS, or start more servers."}}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -93,7 +93,12 @@ func (d *Doctor) checkAdmin(ctx context.Context) {
 	default:
 		f.ok("admin", "the server at %s is ready", at)
 	}
-	if !listen.Loopback() {
+	switch {
+	case listen.Loopback():
+	case d.Container:
+		f.note("admin", "", "A2AD_ADMIN_LISTEN is %s: do not publish this port, and let only operators reach it",
+			listen)
+	default:
 		f.warn("admin", "Bind it to 127.0.0.1, or to an address that only operators can reach.",
 			"A2AD_ADMIN_LISTEN is %s: any client that reaches it can read profiles and health without signing in",
 			listen)

@@ -118,13 +118,15 @@ func lowestLimit(in *pgcheck.Inspection) connectionLimit {
 func (d *Doctor) checkConnections(in *pgcheck.Inspection) {
 	f, pool := &d.Findings, d.Config.DBPool
 	limit := lowestLimit(in)
-	ours, names := 0, []string{}
+	ours, count, names := 0, 0, []string{}
 	for _, r := range in.Replicas {
 		ours += r.Connections
+		count += max(r.Servers, 1)
 		names = append(names, r.Name)
 	}
 	others := max(int(in.Connections)-ours-1, 0) // one is the doctor's
-	each, count := connectionsOf(pool), max(len(in.Replicas), 1)
+	each := connectionsOf(pool)
+	count = max(count, 1)
 	fix := fmt.Sprintf("%s, or lower A2AD_DB_POOL, which is %d.", limit.raise, pool)
 	seen := "none connected now"
 	if len(names) > 0 {
@@ -145,6 +147,10 @@ func (d *Doctor) checkConnections(in *pgcheck.Inspection) {
 			servers, each, others, limit.room)
 	}
 	for _, r := range in.Replicas {
+		if r.Servers > 1 {
+			f.warn("connections", "Set A2AD_REPLICA to a different name in each.", "%d servers are named %s",
+				r.Servers, r.Name)
+		}
 		if !r.Listens {
 			f.note("connections", "", "%s has no listening connection now: it polls for changes", r.Name)
 		}

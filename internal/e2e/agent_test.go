@@ -44,6 +44,13 @@ type agentRun struct {
 	Messages   []struct{ Parts []struct{ Text string } }
 	Checkpoint struct{ N int }
 	Reason     string
+	Steps      []agentStep
+}
+
+// agentStep is a recorded step of a run.
+type agentStep struct {
+	Key, Kind, EndedAt string
+	Result             struct{ By, State string }
 }
 
 func agentMain(mode string) int {

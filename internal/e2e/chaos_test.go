@@ -23,6 +23,7 @@ type chaosVerdict struct {
 	faults                              map[string]int
 	tasks, events, webhooks, executions int
 	acknowledged                        int
+	calls, parked, resumed, requests    int
 	found                               map[string][]string // by class
 	notes                               []string
 }
@@ -36,7 +37,8 @@ func classOf(v check.Violation) string {
 	switch {
 	case v.Name == check.Phantom:
 		return "phantom"
-	case v.Name == check.Lost, v.Name == check.Kept, v.Name == check.InLog, name == "I6a", name == "I6b":
+	case v.Name == check.Lost, v.Name == check.Kept, v.Name == check.InLog, v.Name == check.Usage,
+		name == "I6a", name == "I6b":
 		return "lost"
 	case name == "I8", name == "I4e", name == "I4f", name == "I4g", name == "I5a":
 		return "orphan"
@@ -60,7 +62,9 @@ func (c *chaos) judgeAll() chaosVerdict {
 		all = append(all, found...)
 	}
 	c.world.mu.Lock()
-	out := check.Outside{Acknowledged: c.acks, Executions: c.world.executions, Delivered: c.world.delivered}
+	out := check.Outside{
+		Acknowledged: c.acks, Executions: c.world.executions, Delivered: c.world.delivered, Requests: c.world.requests,
+	}
 	c.notes = append(c.notes, c.world.odd...)
 	c.world.mu.Unlock()
 	add(check.Database(ctx, c.db, chaosTTL))
@@ -84,7 +88,11 @@ func (c *chaos) judgeAll() chaosVerdict {
 	v.executions, v.acknowledged = len(out.Executions), len(out.Acknowledged)
 	for sql, n := range map[string]*int{
 		`SELECT count(*) FROM audit.task`: &v.tasks, `SELECT count(*) FROM audit.event`: &v.events,
-		`SELECT count(*) FROM audit.delivery`: &v.webhooks,
+		`SELECT count(*) FROM audit.delivery`:                             &v.webhooks,
+		`SELECT count(*) FROM audit.step WHERE kind = 'call'`:             &v.calls,
+		`SELECT coalesce(sum(requests), 0)::int FROM audit.usage`:         &v.requests,
+		`SELECT count(*) FROM audit.attempt WHERE outcome = 'parked'`:     &v.parked,
+		`SELECT count(*) FROM a2a.audit_log WHERE action = 'task.resume'`: &v.resumed,
 	} {
 		var err error
 		if *n, err = query[int](c.cluster, sql); err != nil {
@@ -152,8 +160,9 @@ func planChaos(t *testing.T) chaosPlan {
 
 // TestChaos plays seeds of faults. Replicas, backends and PostgreSQL are killed, stopped and terminated; commits are
 // lost before and after they take effect; connections fall silent; the database's clock jumps; the agent refuses
-// connections. Meanwhile clients send, follow, answer and cancel. At the end nothing acknowledged is lost, nothing
-// refers to a missing task, nothing is left over, no log or stream has a gap, and no replica has ended by itself.
+// connections. Meanwhile clients send, follow, answer and cancel, tasks call others, and an operator resumes those that
+// are parked. At the end nothing acknowledged is lost, nothing refers to a missing task, nothing is left over, no log
+// or stream has a gap, and no replica has ended by itself.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	plan := planChaos(t)
@@ -178,6 +187,10 @@ func TestChaos(t *testing.T) {
 				}
 				if len(v.faults) == 0 {
 					t.Error("no fault happened: the test tests nothing")
+				}
+				if v.calls == 0 || v.parked == 0 || v.resumed == 0 || v.requests == 0 {
+					t.Errorf("%d calls, %d tasks parked, %d resumed, %d requests to models, want some",
+						v.calls, v.parked, v.resumed, v.requests)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -255,8 +268,9 @@ func chaosReport(verdicts []chaosVerdict, plan chaosPlan) string {
 	total := map[string]int{}
 	fmt.Fprintf(&b, "# Chaos: %d of %d seeds, %s each\n\n", len(verdicts), len(plan.seeds), plan.duration)
 	b.WriteString("| seed | faults | tasks | events | webhooks | executions | acknowledged | " +
+		"calls | parked | resumed | requests | " +
 		strings.Join(chaosClasses, " | ") + " |\n")
-	b.WriteString("|" + strings.Repeat(" ---: |", 7+len(chaosClasses)) + "\n")
+	b.WriteString("|" + strings.Repeat(" ---: |", 11+len(chaosClasses)) + "\n")
 	kinds := map[string]int{}
 	for _, v := range verdicts {
 		faults := 0
@@ -264,8 +278,8 @@ func chaosReport(verdicts []chaosVerdict, plan chaosPlan) string {
 			faults += n
 			kinds[kind] += n
 		}
-		fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d | %d |", v.seed, faults, v.tasks, v.events, v.webhooks,
-			v.executions, v.acknowledged)
+		fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |", v.seed, faults, v.tasks, v.events,
+			v.webhooks, v.executions, v.acknowledged, v.calls, v.parked, v.resumed, v.requests)
 		for _, class := range chaosClasses {
 			fmt.Fprintf(&b, " %d |", len(v.found[class]))
 			total[class] += len(v.found[class])

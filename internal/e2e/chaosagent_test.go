@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ type chaosWorld struct {
 
 	mu         sync.Mutex
 	executions []check.Execution // guarded by mu
+	requests   map[string]int64  // guarded by mu; that the agents have reported, by task
 	delivered  []string          // guarded by mu; tasks
 	hooked     []hooked          // guarded by mu; the same, as received
 	odd        []string          // guarded by mu; requests that could not be parsed
@@ -30,8 +32,13 @@ type chaosWorld struct {
 
 func newChaosWorld(t *testing.T) *chaosWorld {
 	t.Helper()
-	w := &chaosWorld{}
-	w.agent = newChaosAgent(t, http.HandlerFunc(w.run))
+	w := &chaosWorld{requests: make(map[string]int64)}
+	agents := http.NewServeMux()
+	agents.HandleFunc("/run", w.run)
+	agents.HandleFunc("/fragile", w.fragile)
+	agents.HandleFunc("/sleeps", w.sleeps)
+	agents.HandleFunc("/calls", w.calls)
+	w.agent = newChaosAgent(t, agents)
 	w.hooks = httptest.NewServer(http.HandlerFunc(w.receive))
 	t.Cleanup(func() {
 		w.agent.stop()
@@ -78,15 +85,27 @@ func (a *chaosAgent) stop() {
 	<-a.served
 }
 
-// run is the agent. "N MS" makes it report N chunks, MS milliseconds apart, each with a checkpoint.
+// run is the agent. "N MS" makes it report N chunks, MS milliseconds apart, each with the usage of one request, a step
+// and a checkpoint.
 func (w *chaosWorld) run(out http.ResponseWriter, r *http.Request) {
 	var run agentRun
-	if err := json.NewDecoder(r.Body).Decode(&run); err != nil {
-		return // its sender was killed
+	if w.begin(r, &run) {
+		w.count(out, r, &run)
+	}
+}
+
+// begin reads a run, and records that it was executed. It returns false if there is none.
+func (w *chaosWorld) begin(r *http.Request, run *agentRun) bool {
+	if err := json.NewDecoder(r.Body).Decode(run); err != nil {
+		return false // its sender was killed
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.executions = append(w.executions, check.Execution{Task: run.TaskID, Token: run.Epoch})
-	w.mu.Unlock()
+	return true
+}
+
+func (w *chaosWorld) count(out http.ResponseWriter, r *http.Request, run *agentRun) {
 	var n, ms int
 	if _, err := fmt.Sscanf(run.Messages[0].Parts[0].Text, "%d %d", &n, &ms); err != nil {
 		w.note("a run of %q: %v", run.Messages[0].Parts[0].Text, err)
@@ -96,6 +115,7 @@ func (w *chaosWorld) run(out http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	flush := http.NewResponseController(out)
 	for k := run.Checkpoint.N; k < n; k++ {
+		w.useModel(out, run, k)
 		fmt.Fprintf(out, "{\"checkpoint\":{\"n\":%d}}\n", k+1)
 		fmt.Fprintf(out,
 			`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":%q}]},"append":%t,"lastChunk":%t}}`+"\n",
@@ -106,6 +126,19 @@ func (w *chaosWorld) run(out http.ResponseWriter, r *http.Request) {
 		<-tick.C
 	}
 	fmt.Fprintln(out, `{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`)
+}
+
+// useModel reports a request to a model and records the step that it was for, unless the step is recorded.
+func (w *chaosWorld) useModel(out io.Writer, run *agentRun, k int) {
+	key := fmt.Sprintf("chunk#%d", k)
+	if slices.ContainsFunc(run.Steps, func(s agentStep) bool { return s.Key == key }) {
+		return
+	}
+	w.mu.Lock()
+	w.requests[run.TaskID]++
+	w.mu.Unlock()
+	fmt.Fprintln(out, `{"usage":{"model":"m","inputTokens":3,"outputTokens":2,"requests":1}}`)
+	fmt.Fprintf(out, `{"step":{"key":%q,"name":"chunk","result":{}}}`+"\n", key)
 }
 
 // receive is the receiver of webhooks. It refuses one in eight.
@@ -137,10 +170,10 @@ func (w *chaosWorld) note(format string, args ...any) {
 // chaosLimits allow as many attempts as there are faults, and deadlines that a clock jump of one hour does not end.
 const chaosLimits = "limits: {max_attempts: 1000, deadline: 24h, backoff: {base: 50ms, max: 200ms}}\n"
 
-// agentFile is the agent file of the agent in a cluster.
-func (w *chaosWorld) agentFile() string {
-	return "name: counts\ndescription: Counts.\nskills: [{id: c, name: C, description: Counts, tags: [test]}]\n" +
-		fmt.Sprintf("executor: {http: {url: %q}}\n", "http://"+w.agent.addr+"/run") + chaosLimits
+// agentFile is the agent file of an agent at a path.
+func (w *chaosWorld) agentFile(name, path, limits string) string {
+	return fmt.Sprintf("name: %s\ndescription: Works.\nskills: [{id: w, name: W, description: Works, tags: [test]}]\n"+
+		"executor: {http: {url: %q}}\n%s", name, "http://"+w.agent.addr+path, limits)
 }
 
 // oneLine joins the lines of text.

@@ -28,6 +28,7 @@ type chaosClient struct {
 	key    string
 	cl     *client.Client // client of agent script
 	counts *client.Client // client of agent counts
+	calls  *client.Client // client of agent calls
 }
 
 // clients starts n clients. When ctx ends they finish their current action and stop.
@@ -40,7 +41,8 @@ func (c *chaos) clients(ctx context.Context, n int) {
 				u := &chaosClient{c: c, n: i, draw: draw, key: fmt.Sprintf("client %d, request %d", i, k)}
 				pick := func(n int) *replica { return c.slots[(i+n)%len(c.slots)].at() }
 				u.cl, u.counts = c.roamer("script", pick), c.roamer("counts", pick)
-				u.cl.Tries, u.counts.Tries = 3, 3
+				u.calls = c.roamer("calls", pick)
+				u.cl.Tries, u.counts.Tries, u.calls.Tries = 3, 3, 3
 				if err := u.act(limit); err != nil {
 					c.stuck("%s: %v", u.key, err)
 				}
@@ -51,7 +53,7 @@ func (c *chaos) clients(ctx context.Context, n int) {
 }
 
 func (u *chaosClient) act(ctx context.Context) error {
-	switch u.draw.IntN(7) {
+	switch u.draw.IntN(9) {
 	case 0:
 		return u.converse(ctx)
 	case 1:
@@ -62,6 +64,8 @@ func (u *chaosClient) act(ctx context.Context) error {
 		return u.hooked(ctx, u.key)
 	case 5:
 		return u.hooked(ctx, "")
+	case 6, 7:
+		return u.family(ctx)
 	default:
 		return u.plain(ctx)
 	}
@@ -179,26 +183,30 @@ func (u *chaosClient) cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return u.cancelTask(ctx, u.cl, got.TaskID)
+}
+
+func (u *chaosClient) cancelTask(ctx context.Context, cl *client.Client, task string) error {
 	if u.draw.IntN(2) == 0 {
 		running := func(s a2a.State) bool { return s >= a2a.StateWorking }
-		if _, err := u.until(ctx, u.cl, got.TaskID, running); err != nil {
+		if _, err := u.until(ctx, cl, task, running); err != nil {
 			return err
 		}
 	}
-	err = u.patiently(ctx, func() error {
-		canceled, err := u.cl.Cancel(ctx, got.TaskID)
+	err := u.patiently(ctx, func() error {
+		canceled, err := cl.Cancel(ctx, task)
 		if refused(err, -32002) { // it has ended, or an earlier attempt succeeded
 			return nil
 		}
 		if err == nil {
-			u.c.acknowledged(check.Acknowledged{Task: got.TaskID, Canceled: canceled.State == a2a.StateCanceled})
+			u.c.acknowledged(check.Acknowledged{Task: task, Canceled: canceled.State == a2a.StateCanceled})
 		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	_, err = u.until(ctx, u.cl, got.TaskID, a2a.State.Terminal)
+	_, err = u.until(ctx, cl, task, a2a.State.Terminal)
 	return err
 }
 

@@ -40,9 +40,10 @@ type chaosDrop struct {
 	answered bool // PostgreSQL receives it, but its answer is lost
 }
 
-// chaosTrap freezes all connections at the next statement of a matching one.
+// chaosTrap freezes all connections at the next request of a matching one.
 type chaosTrap struct {
 	suffix   string // of the matching connections' application_name
+	commit   bool   // only at a COMMIT
 	answered bool   // PostgreSQL receives the statement, but its answer is lost
 	sprung   func()
 }
@@ -103,14 +104,22 @@ func (p *chaosProxy) freeze(cut bool) int {
 	})
 }
 
-// freezeAt freezes the existing connections at the next request of one whose application_name has the suffix, and
-// calls then. With answered, PostgreSQL executes the request and keeps its sessions; otherwise they end.
-func (p *chaosProxy) freezeAt(suffix string, answered bool, then func()) (sprung <-chan struct{}) {
+// set sets a trap, whose sprung is called before the channel is closed. With answered, PostgreSQL executes the request
+// and keeps its sessions; otherwise they end.
+func (p *chaosProxy) set(trap chaosTrap) (sprung <-chan struct{}) {
 	done := make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trap = &chaosTrap{suffix: suffix, answered: answered, sprung: func() { then(); close(done) }}
+	then := trap.sprung
+	trap.sprung = func() { then(); close(done) }
+	p.trap = &trap
 	return done
+}
+
+// catches reports whether a request springs the trap. The proxy's mu is held.
+func (t *chaosTrap) catches(l *chaosLink, data []byte) bool {
+	return strings.HasSuffix(l.name, t.suffix) && bytes.IndexByte([]byte("BPQ"), data[0]) >= 0 &&
+		(!t.commit || isCommit(data))
 }
 
 // spring freezes all connections. mu is held.
@@ -209,7 +218,7 @@ func (p *chaosProxy) requested(l *chaosLink, data []byte) (forward, cut bool) {
 		name, _, _ := bytes.Cut(rest, []byte{0})
 		l.name = string(name)
 	}
-	if t := p.trap; t != nil && strings.HasSuffix(l.name, t.suffix) && bytes.IndexByte([]byte("BPQ"), data[0]) >= 0 {
+	if t := p.trap; t != nil && t.catches(l, data) {
 		p.spring(t)
 		return t.answered, false
 	}

@@ -33,6 +33,8 @@ type chaos struct {
 	wg       sync.WaitGroup // clients, and faults of replicas that heal later
 	stopping atomic.Bool    // replicas may end from now on
 
+	stopOperator func() // returns when the operator has ended
+
 	mu     sync.Mutex
 	acks   []check.Acknowledged // guarded by mu
 	stucks []string             // guarded by mu
@@ -85,7 +87,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		t.Fatalf("make a clock that jumps: %v", err)
 	}
 	c.agent("script", "default: true\n"+scriptAgent("script", chaosLimits))
-	c.agent("counts", c.world.agentFile())
+	c.agent("counts", c.world.agentFile("counts", "/run", chaosLimits))
+	c.agent("fragile", c.world.agentFile("fragile", "/fragile", parkingLimits))
+	c.agent("sleeps", c.world.agentFile("sleeps", "/sleeps", parkingLimits))
+	c.agent("calls", c.world.agentFile("calls", "/calls", parkingLimits))
 	env := append(hooking(seal.Generate("k1")), "A2AD_PUSH_RETRY=0"+strings.Repeat(",200ms", 60),
 		"A2AD_PUSH_TIMEOUT=3s", "A2AD_BLOCKING_MAX_WAIT=10s")
 	env = append(env, shortTimings...)
@@ -96,6 +101,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		s.spawn()
 		s.at().awaitReady()
 	}
+	c.startOperator()
 	return c
 }
 
@@ -218,7 +224,8 @@ func (c *chaos) atRest(limit time.Duration) {
 	for end := time.Now().Add(limit); time.Now().Before(end); c.rest(200 * time.Millisecond) {
 		n, err := query[int](c.cluster, `SELECT (SELECT count(*) FROM audit.task
 			WHERE state IN ('SUBMITTED', 'WORKING'))
-			+ (SELECT count(*) FROM audit.delivery WHERE state = 'pending') + (SELECT count(*) FROM a2a.task_cancels)`)
+			+ (SELECT count(*) FROM audit.delivery WHERE state = 'pending') + (SELECT count(*) FROM a2a.task_cancels)
+			+ (SELECT count(*) FROM a2a.task_orphans)`)
 		if err == nil && n == 0 {
 			return
 		}
@@ -229,12 +236,14 @@ func (c *chaos) atRest(limit time.Duration) {
 			AND d.config_id = w.config_id WHERE d.state = 'pending'))::text,
 		(SELECT jsonb_agg(p) FROM a2a.push_parked p)::text, (SELECT jsonb_agg(d) FROM a2a.push_destinations d)::text,
 		(SELECT jsonb_agg(t) FROM a2a.tasks t WHERE t.state < 100)::text, (SELECT jsonb_agg(k)
-		FROM a2a.task_cancels k)::text)`)
+		FROM a2a.task_cancels k)::text, (SELECT jsonb_agg(w) FROM a2a.task_waits w)::text,
+		(SELECT jsonb_agg(o) FROM a2a.task_orphans o)::text)`)
 	c.note("not at rest after %s: %s %v", limit, left, err)
 }
 
 // stopAll shuts the replicas down.
 func (c *chaos) stopAll() {
+	c.stopOperator()
 	c.stopping.Store(true)
 	for _, s := range c.slots {
 		r := s.at()

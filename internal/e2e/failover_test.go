@@ -153,9 +153,10 @@ type pair struct {
 	port          string // of the standby
 }
 
-func newPair(t *testing.T) *pair {
+// newPair starts a primary with these parameters of PostgreSQL, and its standby.
+func newPair(t *testing.T, params map[string]string) *pair {
 	t.Helper()
-	first, host, port := primary(t, nil)
+	first, host, port := primary(t, params)
 	name, err := pgxpool.ParseConfig(storetest.NewOn(t, first).URL)
 	if err != nil {
 		t.Fatal(err)
@@ -173,27 +174,42 @@ func newPair(t *testing.T) *pair {
 	}
 }
 
+// exec runs a statement on one of the two, as its superuser.
+func (p *pair) exec(on *devpg.Server, statement string) {
+	p.t.Helper()
+	conn, err := pgx.Connect(bounded(p.t), on.URL(p.db))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.Close(bounded(p.t))
+	if _, err := conn.Exec(bounded(p.t), statement); err != nil {
+		p.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
 // failOver kills the primary and promotes its standby.
 func (p *pair) failOver() {
 	p.t.Helper()
 	if err := p.first.Kill(syscall.SIGKILL); err != nil {
 		p.t.Fatal(err)
 	}
-	conn, err := pgx.Connect(bounded(p.t), p.second.URL(p.db))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer conn.Close(bounded(p.t))
-	if _, err := conn.Exec(bounded(p.t), `SELECT pg_promote(true)`); err != nil {
-		p.t.Fatal(err)
-	}
+	p.exec(p.second, `SELECT pg_promote(true)`)
+}
+
+// caughtUp waits until the standby has replayed everything so far.
+func (p *pair) caughtUp(c *cluster) {
+	p.t.Helper()
+	now := one[string](c, `SELECT pg_current_wal_lsn()::text`)
+	until(p.t, "the standby has received everything so far", func() bool {
+		return one[bool](c, `SELECT coalesce(bool_and(replay_lsn >= $1::pg_lsn), false) FROM pg_stat_replication`, now)
+	})
 }
 
 // The primary is killed while clients are busy, and its standby is promoted. Everything acknowledged exists, with the
 // same event ids, and the same replicas continue.
 func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
+	p := newPair(t, nil)
 	c := clusterOn(t, &storetest.DB{URL: p.url})
 	c.cutOK = true // a stream whose log cannot be read ends, and is resumed
 	for _, statement := range []string{`ALTER SYSTEM SET synchronous_standby_names = 's2'`, `SELECT pg_reload_conf()`} {
@@ -228,7 +244,7 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 // gets a gap, and never gets other events under numbers it has seen.
 func TestFailoverThatLosesEventsReportsAGap(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
+	p := newPair(t, nil)
 	c := clusterOn(t, &storetest.DB{URL: p.url})
 	a, b := c.start("a"), c.start("b")
 	// Not a client of the cluster: what it sees is lost, which the checkers do not accept.
@@ -240,10 +256,7 @@ func TestFailoverThatLosesEventsReportsAGap(t *testing.T) {
 		play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":5},{"op":"complete","text":"done"}`))
 	follow(t, reader(a).Resubscribe(bounded(t), task, client.StreamOptions{}),
 		func(ev client.Event) bool { return atLast(ev, "a", 2) })
-	now := one[string](c, `SELECT pg_current_wal_lsn()::text`)
-	until(t, "the standby has received everything so far", func() bool {
-		return one[bool](c, `SELECT coalesce(bool_and(replay_lsn >= $1::pg_lsn), false) FROM pg_stat_replication`, now)
-	})
+	p.caughtUp(c)
 	sender := one[int32](c, `SELECT pid FROM pg_stat_replication`)
 	if err := syscall.Kill(int(sender), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of metrics, and the page of metrics for promcheck")
@@ -127,7 +128,9 @@ const metricsStart, metricsEnd = "<!-- metrics -->\n", "<!-- metrics end -->\n"
 // docs/reference/metrics.md lists exactly the metrics that a server exposes.
 func TestMetricsMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	p := newPair(t, nil)
+	p.exec(p.first, `SELECT pg_create_physical_replication_slot('unused', true)`)
+	c := clusterOn(t, &storetest.DB{URL: p.url})
 	c.agent("far", remoteAgent("far"))
 	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_ADMIN_LISTEN=127.0.0.1:0")...)
 	c.busy(a)
@@ -280,7 +283,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		{"a2ad_request_errors_total", []string{"method", "SendMessage", "version", "0.3", "reason", "INVALID_PARAMS"},
 			1},
 		{"a2ad_lenient_uses_total", []string{"rule", "L-24"}, 1},
-		{"a2ad_run_slots", nil, 16},
+		{"a2ad_run_slots", nil, 1000},
 	} {
 		if got := e.sum(want.name, want.labels...); got != want.value {
 			t.Errorf("%s%v = %v, want %v", want.name, want.labels, got, want.value)
@@ -325,8 +328,8 @@ var allowed = map[string]*regexp.Regexp{
 	"fate": regexp.MustCompile(`^(retry|fail|input-required|park)$`),
 	"rule": regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`),
 	"pool":   regexp.MustCompile(`^(api|worker|claim|renew)$`),
-	"kind":   regexp.MustCompile(`^(all|own|unreadable)$`),
-	"sweep":  regexp.MustCompile(`^(tasks|logs|attempts|audit_log|schedule_ticks)$`),
+	"kind":   regexp.MustCompile(`^(all|own|unreadable|input|cached_input|output|reasoning)$`),
+	"sweep":  regexp.MustCompile(`^(tasks|logs|attempts|audit_log|schedule_ticks|usage_days|jobs)$`),
 	"result": regexp.MustCompile(`^(sent|failed|collapsed|ok|retry)$`), "table": regexp.MustCompile(`^[a-z_]+$`),
 	"by": regexp.MustCompile(`^(time|message|signal|tasks|deadline|cancel)$`),
 	"le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,10 @@ import (
 const serverLogin = "a2ad_server"
 
 // pooler is PgBouncer in front of a database.
-type pooler struct{ at string }
+type pooler struct {
+	at      string
+	crashed atomic.Bool
+}
 
 // startPooler creates a database, and starts a PgBouncer that offers it in each of its modes, with these settings in
 // addition to the defaults.
@@ -77,6 +81,7 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 			_ = cmd.Run() // it is killed, or the log says why it ended
 			// A fault of PgBouncer 1.18: a cancel request whose client is gone may end the whole process.
 			crashed = bytes.Contains(log.Bytes(), []byte("bad client state"))
+			p.crashed.Store(crashed)
 		}
 	}()
 	t.Cleanup(func() {
@@ -142,6 +147,12 @@ func TestSessionPoolerWorks(t *testing.T) {
 	c, p := startPooler(t, "default_pool_size = 40") // two replicas
 	env := []string{"A2AD_DATABASE_URL=" + p.url("session"), "A2AD_POLL_INTERVAL=1h", "A2AD_STATEMENT_TIMEOUT=70s"}
 	a, b := c.start("a", append(env, "A2AD_WORKERS=0")...), c.start("b", env...)
+	t.Cleanup(func() {
+		if p.crashed.Load() { // and has cut connections of requests
+			a.log.expectErrors()
+			b.log.expectErrors()
+		}
+	})
 	g := newGate(t)
 	task := submit(t, c.client(a, "script"),
 		play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))

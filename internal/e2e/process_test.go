@@ -306,7 +306,7 @@ func (b *logbook) judge(t *testing.T, name string) {
 	for i, l := range b.lines {
 		msg := l.str("msg")
 		if msg == "handler panicked" || !b.faulty &&
-			(msg == "internal error" || msg == "request" && l.num("status") >= 500) {
+			(msg == "internal error" || msg == "request" && l.num("status") >= 500 && l.str("level") == "ERROR") {
 			t.Errorf("%s: %v", name, b.lines[i])
 		}
 	}

@@ -26,6 +26,7 @@ var scenes = map[string]func(s *stage){
 	"streams": sceneStreams, "slow readers": sceneSlow,
 	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools,
 	"readiness": sceneReady, "memory": sceneMemory, "sweeps": sceneSweeps, "agents": sceneAgents, "steps": sceneSteps,
+	"commands": sceneCommands, "replication": sceneReplication,
 }
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
@@ -76,7 +77,7 @@ func sceneWork(s *stage) {
 	send(s.t, s.client(a, "single"), play(`{"op":"error","times":2}`)) // as often as it is attempted
 	hangs, ignores := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`)),
 		submit(s.t, s.client(a, "script"), play(`{"op":"ignore_cancel","ms":8000}`))
-	s.shows(before, a, became(2, "a2ad_runs"))
+	s.shows(before, a, became(2, "a2ad_runs"), rose("a2ad_run_slot_seconds_total"))
 	for _, task := range []string{hangs, ignores} {
 		if _, err := s.client(a, "script").Cancel(bounded(s.t), task); err != nil {
 			s.t.Fatal(err)
@@ -101,6 +102,25 @@ func sceneWork(s *stage) {
 		grew(1, "a2ad_executors_abandoned_total"),
 		grew(9, "a2ad_submit_group_size_sum"), rose("a2ad_submit_group_size_count"), rose("a2ad_append_group_size_sum"),
 		rose("a2ad_append_group_size_count"))...)
+}
+
+// sceneCommands has more tasks of a command than slots for commands.
+func sceneCommands(s *stage) {
+	s.agent("sleeps", "name: sleeps\ndescription: Sleeps.\nskills: [{id: s, name: S, description: S, tags: [test]}]\n"+
+		"executor: {exec: {command: [/bin/sleep, \"600\"]}}\n")
+	a := s.start("a", admin, "A2AD_COMMANDS=1")
+	s.shows(unseen, a, became(1, "a2ad_command_slots"))
+	before := a.scrape()
+	tasks := []string{submit(s.t, s.client(a, "sleeps"), say("one")), submit(s.t, s.client(a, "sleeps"), say("two"))}
+	s.shows(before, a, became(1, "a2ad_command_slots_used"),
+		rose("a2ad_command_wait_seconds"), rose("a2ad_run_held_bytes"))
+	before = a.scrape()
+	for _, task := range tasks {
+		if _, err := s.client(a, "sleeps").Cancel(bounded(s.t), task); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.shows(before, a, became(0, "a2ad_command_slots_used"), became(0, "a2ad_run_held_bytes"))
 }
 
 func sceneLeases(s *stage) {

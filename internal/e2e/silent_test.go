@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -38,26 +36,23 @@ func (c *cluster) defaults(name string) []string {
 // and nothing acknowledged is lost.
 func TestServiceRecoversFromSilentConnections(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		conns    string // connections whose statement is in flight
-		answered bool   // PostgreSQL receives it, and its sessions continue
-		run      time.Duration
-	}{
-		"a read":                    {"-api", false, 12 * time.Second},
-		"a write":                   {"-worker", false, 12 * time.Second},
-		"a write that takes effect": {"-worker", true, 12 * time.Second},
-		"a claim":                   {"-claim", false, 12 * time.Second},
-		// the first one is due after a third of A2AD_LEASE_TTL, 30 s
-		"a renewal of leases": {"-renew", false, 25 * time.Second},
+	for name, trap := range map[string]chaosTrap{ // of the statement that is in flight
+		"a read":                    {suffix: "-api"},
+		"a write":                   {suffix: "-worker"},
+		"a write that takes effect": {suffix: "-worker", answered: true},
+		"a claim":                   {suffix: "-claim"},
+		// of an agent that runs one task at a time: others are claimed without a transaction
+		"a claim that takes effect": {suffix: "-claim", commit: true, answered: true},
+		"a renewal of leases":       {suffix: "-renew"}, // a cancel causes one at once
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSilence(t)
-			events := s.longRun(tt.run)
+			events := s.longRun(12 * time.Second)
 			ctx := s.probe()
-			s.fall(ctx, tt.conns, tt.answered)
+			s.fall(ctx, trap)
 			s.awaitBack()
-			s.checkReadiness(tt.conns == "-claim")
+			s.checkReadiness(trap.suffix == "-claim")
 			got := <-events
 			endsWith(t, got, a2a.StateCompleted)
 			if diff := cmp.Diff(chunkTexts("b", 3), chunks(got, "b")); diff != "" {
@@ -106,6 +101,7 @@ func newSilence(t *testing.T) *silence {
 	s := &silence{begun: make(map[string]int), back: make(map[string]time.Duration)}
 	proxy, proxied := newChaosProxy(t, db.URL) // ends after the cluster
 	s.cluster, s.proxy = clusterOn(t, db), proxy
+	s.agent("narrow", scriptAgent("narrow", "limits: {concurrency: 1}\n"))
 	s.url, s.cutOK = proxied, true // a stream whose log cannot be read ends, and is resumed
 	s.sink = newHookSink(t, nil)
 	s.a = s.add(spawn(t, "a", s.defaults("a")))
@@ -136,111 +132,6 @@ func (s *silence) longRun(d time.Duration) (events <-chan []client.Event) {
 		done <- list
 	})
 	return done
-}
-
-// silenceKinds are what clients do repeatedly. Each returns nil on success.
-var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) error{
-	"send": func(s *silence, ctx context.Context, key string) error {
-		got, err := s.send(ctx, "echo", say("hello"), key, false)
-		if err == nil && got.State != a2a.StateCompleted {
-			err = fmt.Errorf("a blocking send is answered with a task that is %s", got.State)
-		}
-		return err
-	},
-	"get": func(s *silence, ctx context.Context, key string) error {
-		got, err := s.send(ctx, "echo", say("hello"), key, true)
-		if err == nil {
-			_, err = s.client(s.a, "echo").Get(ctx, got.TaskID, -1)
-		}
-		return err
-	},
-	"stream": func(s *silence, ctx context.Context, key string) error {
-		p := client.SendParams{Message: play(`{"op":"chunk","id":"a","n":3}`), IdempotencyKey: key}
-		p.Message.ID = key
-		events, err := collect(s.client(s.a, "script").Stream(ctx, p, client.StreamOptions{}), nil)
-		if err == nil && (len(events) == 0 || events[len(events)-1].State != a2a.StateCompleted) {
-			err = errors.New("the stream ended early")
-		}
-		return err
-	},
-	"cancel": func(s *silence, ctx context.Context, key string) error {
-		got, err := s.send(ctx, "script", play(`{"op":"sleep","ms":5000}`), key, true)
-		if err != nil {
-			return err
-		}
-		_, err = s.client(s.a, "script").Cancel(ctx, got.TaskID)
-		if refused(err, -32002) {
-			err = nil // an earlier attempt did it
-		}
-		return err
-	},
-	// The second task has to wait for the first, so the statement that creates it does not claim it.
-	"claim": func(s *silence, ctx context.Context, key string) error {
-		var tasks []string
-		for _, more := range []string{" first", " second"} {
-			got, err := s.send(ctx, "single", play(`{"op":"sleep","ms":20}`), key+more, true)
-			if err != nil {
-				return err
-			}
-			tasks = append(tasks, got.TaskID)
-		}
-		return s.awaitCompleted(ctx, tasks)
-	},
-	"webhook": func(s *silence, ctx context.Context, key string) error {
-		body := request("message/send", fmt.Sprintf(`{
-			"message":{"kind":"message","messageId":%q,"role":"user","parts":[{"kind":"text","text":"x"}]},
-			"configuration":{"blocking":false,"pushNotificationConfig":{"url":"%s/%s"}}}`, key, s.sink.URL, key))
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.a.base+"/agents/echo", strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Idempotency-Key", key)
-		resp, err := s.http.RoundTrip(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		var answer struct{ Result struct{ ID string } }
-		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Result.ID == "" {
-			return errors.Join(errors.New(resp.Status), err)
-		}
-		s.acknowledged(check.Acknowledged{Task: answer.Result.ID, Key: key, MessageID: key})
-		return s.sink.await(ctx, "/"+key)
-	},
-}
-
-// awaitCompleted polls the database itself: a stream or a notification could be among what fell silent.
-func (s *silence) awaitCompleted(ctx context.Context, tasks []string) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		done, err := query[bool](s.cluster,
-			`SELECT bool_and(state = 'COMPLETED') FROM audit.task WHERE id::text = ANY ($1)`, tasks)
-		if done || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// send makes one attempt.
-func (s *silence) send(
-	ctx context.Context, agent string, m a2a.Message, key string, noWait bool,
-) (client.Result, error) {
-	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
-	p.Message.ID = key
-	cl := s.client(s.a, agent)
-	cl.Tries = -1
-	got, err := cl.Send(ctx, p)
-	if err == nil {
-		s.acknowledged(check.Acknowledged{Task: got.TaskID, Key: key, MessageID: key})
-	}
-	return got, err
 }
 
 func (s *silence) acknowledged(a check.Acknowledged) {
@@ -276,13 +167,14 @@ func (s *silence) probe() context.Context {
 }
 
 // clients starts a client of each kind. Each attempt is a new piece of work: what was in flight when the connections
-// fell silent may have to wait until its lease expires.
+// fell silent may have to wait until its lease expires. When ctx ends, attempts in progress are completed: a request
+// that its client gives up may take effect later.
 func (s *silence) clients(ctx context.Context) {
 	for kind, try := range silenceKinds {
 		s.wg.Go(func() {
 			for ctx.Err() == nil {
 				begin := time.Now()
-				one, cancel := context.WithTimeout(ctx, patience)
+				one, cancel := context.WithTimeout(s.t.Context(), patience)
 				if err := try(s, one, fmt.Sprintf("%s-%d", kind, s.tries.Add(1))); err == nil {
 					s.worked(kind, begin)
 				}
@@ -291,6 +183,17 @@ func (s *silence) clients(ctx context.Context) {
 			}
 		})
 	}
+}
+
+// narrow is an agent that runs one task at a time. A claim whose answer fell silent may occupy the one that was used
+// until then, for the length of a lease.
+func (s *silence) narrow() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fell.IsZero() {
+		return "single"
+	}
+	return "narrow"
 }
 
 func (s *silence) worked(kind string, begin time.Time) {
@@ -303,21 +206,22 @@ func (s *silence) worked(kind string, begin time.Time) {
 	s.success.happened()
 }
 
-// fall makes all connections fall silent at the next request of one of these.
-func (s *silence) fall(ctx context.Context, conns string, answered bool) {
+// fall makes all connections fall silent at the next request of one that the trap catches.
+func (s *silence) fall(ctx context.Context, trap chaosTrap) {
 	s.t.Helper()
 	s.a.log.expectErrors()
-	sprung := s.proxy.freezeAt(conns, answered, func() {
+	trap.sprung = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.fell = time.Now()
-	})
+	}
+	sprung := s.proxy.set(trap)
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-sprung:
 	case <-timer.C:
-		s.t.Fatalf("no %s connection sent a request", conns)
+		s.t.Fatalf("no %s connection sent a request", trap.suffix)
 	}
 	s.clients(ctx) // the earlier ones may wait for what was in flight
 }
@@ -325,6 +229,7 @@ func (s *silence) fall(ctx context.Context, conns string, answered bool) {
 // awaitBack returns when every kind has succeeded with work that began after the silence.
 func (s *silence) awaitBack() {
 	s.t.Helper()
+	defer s.explain()
 	untilChange(s.t, "everything works again", s.success.next, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -334,6 +239,27 @@ func (s *silence) awaitBack() {
 	defer s.mu.Unlock()
 	for kind, took := range s.back {
 		logTook(s.t, kind, took)
+	}
+}
+
+// explain says what works, and what is unfinished, if the test has failed.
+func (s *silence) explain() {
+	if !s.t.Failed() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.t.Logf("works since the silence: %v", s.back)
+	for _, task := range column[string](s.cluster, `
+		SELECT concat_ws(' ', t.agent, t.state, 'since', t.created_at::time(3), a.claimed_at::time(3), a.outcome)
+		FROM audit.task t LEFT JOIN audit.attempt a ON a.task_id = t.id
+		WHERE t.state IN ('SUBMITTED', 'WORKING') ORDER BY t.created_at`) {
+		s.t.Logf("unfinished: %s", task)
+	}
+	for _, hook := range column[string](s.cluster, `
+		SELECT concat_ws(' ', task_id, array_agg(seq ORDER BY seq), max(tries))
+		FROM audit.delivery WHERE state = 'pending' GROUP BY task_id ORDER BY task_id`) {
+		s.t.Logf("undelivered: %s", hook)
 	}
 }
 

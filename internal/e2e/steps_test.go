@@ -43,8 +43,16 @@ func sceneSteps(s *stage) {
 	}
 	begin(`{"step":{"key":"a","result":1}}`, `{"step":{"key":"b","error":"busy","nextAt":"2100-01-01T00:00:00Z"}}`,
 		`{"step":{"key":"c","error":"no"}}`, `{"wait":{"for":"1ms"}}`)
-	s.finishRun(a, s.claimRun(a, "far"), "done") // its wait is over
-	s.shows(before, a, grew(1, "a2ad_steps_total", about("result", "ok")...),
+	run := s.claimRun(a, "far") // its wait is over
+	s.reported(a, run, `{"usage":{"model":"m","inputTokens":9,"outputTokens":8,"cachedInputTokens":7,`+
+		`"reasoningTokens":6,"requests":5}}`)
+	s.finishRun(a, run, "done")
+	s.shows(before, a, grew(9, "a2ad_usage_tokens_total", about("kind", "input")...),
+		grew(8, "a2ad_usage_tokens_total", about("kind", "output")...),
+		grew(7, "a2ad_usage_tokens_total", about("kind", "cached_input")...),
+		grew(6, "a2ad_usage_tokens_total", about("kind", "reasoning")...),
+		grew(5, "a2ad_usage_requests_total", about()...),
+		grew(1, "a2ad_steps_total", about("result", "ok")...),
 		grew(1, "a2ad_steps_total", about("result", "retry")...),
 		grew(1, "a2ad_steps_total", about("result", "failed")...),
 		grew(1, "a2ad_waits_begun_total", about()...), grew(1, "a2ad_waits_ended_total", about("by", "time")...))

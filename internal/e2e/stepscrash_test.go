@@ -312,7 +312,11 @@ func TestFrozenReplicaAmongStepsAndWaits(t *testing.T) {
 			before := one[string](c, `SELECT string_agg(s::text, ' ' ORDER BY s.seq) FROM a2a.task_steps s`)
 			a.thaw()
 			if name == "StepsAdd" {
-				a.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })
+				line := a.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })
+				// Released: it finds its connection closed before it finds its lease lost.
+				if o := line.str("outcome"); o != "lost" && o != "released" {
+					t.Errorf("the replica that was frozen records %v, want the outcome lost or released", line)
+				}
 			}
 			// It works again, so what it had begun is over.
 			if got := send(t, c.client(a, "echo"), say("alive?")); got.TaskID == "" {

@@ -25,7 +25,7 @@ func TestAnswerMustFitTheQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := event.(*a2a.Wait)
-	step, err := attempt.Bounds{}.Journal(0, nil).Record(w)
+	step, err := attempt.Bounds{}.Journal(0, nil).Record(w, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

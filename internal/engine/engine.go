@@ -14,7 +14,6 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
-	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -262,7 +261,7 @@ func (e *Engine) submission(c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) 
 		return in, a2a.ErrTaskNotFound
 	}
 	in.Task = id
-	in.Answers = func(expects a2a.Raw) error { return attempt.CheckAnswer(expects, &op.Message) }
+	in.Answers = func(expects a2a.Raw) error { return agents.CheckAnswer(expects, &op.Message) }
 	return in, nil
 }
 

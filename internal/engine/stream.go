@@ -337,6 +337,9 @@ func (n *streamCount) enter(c db.Caller) (leave func(), err error) {
 	}, nil
 }
 
+// OpenStream counts a stream of a caller that another part sends, until leave. The limits of all streams apply to it.
+func (e *Engine) OpenStream(c db.Caller) (leave func(), err error) { return e.streams.enter(c) }
+
 // Streams returns how many streams are open.
 func (e *Engine) Streams() int {
 	e.streams.mu.Lock()

@@ -31,6 +31,24 @@ type marks struct {
 	levels []level   // the youngest first
 	later  map[a2a.ID]time.Time
 	missed bool // later was full
+
+	imported   a2a.ID    // imported tasks up to this one were read in this scan of them
+	importedAt time.Time // of the last whole scan of imported tasks; zero: there was none
+}
+
+// importedDue reports whether imported tasks must be read. Their ids do not tell when they were created, so all of them
+// are read each time.
+func (m *marks) importedDue() bool {
+	return len(m.levels) > 0 && (m.importedAt.IsZero() || time.Since(m.importedAt) >= wholeEvery)
+}
+
+// scannedImported records a step of the scan of imported tasks, and reports whether the scan goes on.
+func (m *marks) scannedImported(got *tasks.Retired, now time.Time) bool {
+	if m.imported = got.Next; m.imported.IsZero() {
+		m.importedAt = now
+		return false
+	}
+	return true
 }
 
 // level is an age at which rules remove something.

@@ -70,6 +70,14 @@ func (r *Retirer) round(ctx context.Context) {
 			}
 		}
 	}
+	for more := m.importedDue(); more; {
+		scan := func() (tasks.Retired, error) {
+			return r.Store.RetireImported(ctx, m.imported, RetireBatch, decide)
+		}
+		if !step(scan, func(got *tasks.Retired, now time.Time) { more = m.scannedImported(got, now) }) {
+			return
+		}
+	}
 	for ids := range slices.Chunk(m.due(time.Now()), RetireBatch) {
 		read := func() (tasks.Retired, error) { return r.Store.RetireAgain(ctx, ids, decide) }
 		note := func(got *tasks.Retired, now time.Time) { m.readAgain(ids, got, now) }

@@ -64,12 +64,14 @@ func TestRetirerFollowsTheRules(t *testing.T) {
 	defer s.Close()
 	sql := pg.Pool(t)
 	const each = RetireBatch + 50
-	for _, agent := range []string{"short", "long", "other"} {
+	for _, agent := range []string{"short", "long", "other", "imported"} {
 		if _, err := sql.Exec(t.Context(), `
 			WITH t AS (
 			  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at,
 			    last_message_seq, last_user_seq, read_user_seq, created_at)
-			  SELECT ('01000000-0000-7000-8000-' || lpad(to_hex(g + 1000 * ascii($1)), 12, '0'))::uuid,
+			  -- The ids of imported tasks do not tell when they were created.
+			  SELECT (CASE $1 WHEN 'imported' THEN 'f1' ELSE '01' END || '000000-0000-7000-8000-' ||
+			      lpad(to_hex(g + 1000 * ascii($1)), 12, '0'))::uuid,
 			    'acme', 'ann', $1, 'c', 100, now() - interval '2 hours', 2, now(), 1, 1, 1, now()
 			  FROM generate_series(1, $2) g
 			  RETURNING id
@@ -82,28 +84,29 @@ func TestRetirerFollowsTheRules(t *testing.T) {
 	}
 	r := &Retirer{Store: s.Tasks, Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Rules: func() (map[string]a2a.Retention, a2a.Retention) {
-			return map[string]a2a.Retention{"short": {Completed: time.Hour},
+			return map[string]a2a.Retention{"short": {Completed: time.Hour}, "imported": {Completed: time.Hour},
 				"long": {Completed: 3 * time.Hour, Log: time.Hour}}, a2a.Retention{}
 		}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- r.Run(ctx) }()
-	var short, long, other, events int
+	var short, long, other, moved, events int
 	for range 2000 {
 		err := sql.QueryRow(t.Context(), `
 			SELECT count(*) FILTER (WHERE agent = 'short'), count(*) FILTER (WHERE agent = 'long'),
-			  count(*) FILTER (WHERE agent = 'other'), (SELECT count(*) FROM a2a.task_events)
-			FROM a2a.tasks`).Scan(&short, &long, &other, &events)
+			  count(*) FILTER (WHERE agent = 'other'),
+			  count(*) FILTER (WHERE agent = 'imported'), (SELECT count(*) FROM a2a.task_events)
+			FROM a2a.tasks`).Scan(&short, &long, &other, &moved, &events)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if short == 0 && events == 3*each {
+		if short == 0 && moved == 0 && events == 3*each {
 			break
 		}
 	}
-	if short != 0 || long != each || other != each || events != 3*each {
-		t.Errorf("got %d, %d and %d tasks with %d events", short, long, other, events)
+	if short != 0 || moved != 0 || long != each || other != each || events != 3*each {
+		t.Errorf("got %d, %d, %d and %d tasks with %d events", short, moved, long, other, events)
 	}
 	cancel()
 	if err := <-done; err != nil {

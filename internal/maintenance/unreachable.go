@@ -10,7 +10,7 @@ import (
 )
 
 // UnreachableSweeper finds agents of which no remote worker is in touch, and forgets outages that no replica has
-// touched for a while.
+// touched for a while, and workers that were not in touch.
 type UnreachableSweeper struct {
 	Store  *tasks.Store
 	Agents func() map[string]a2a.Limits // whose tasks remote workers claim
@@ -23,6 +23,7 @@ const (
 	unclaimedGap      = 5 * time.Minute // longer than any pause between two sweeps while the servers run
 	unclaimedBatch    = 1000            // more than any number of tasks that become ready in the same microsecond
 	forgetOutages     = 10 * time.Minute
+	forgetWorkers     = time.Hour // longer than a worker is usually too busy to ask for more
 )
 
 // Run sweeps until ctx is done.
@@ -37,6 +38,9 @@ func (s *UnreachableSweeper) round(ctx context.Context) {
 	}
 	for _, agent := range forgotten {
 		s.Logger.InfoContext(ctx, "outage forgotten: no replica probes the agent any more", "agent", agent)
+	}
+	if err := s.Store.ForgetWorkers(ctx, forgetWorkers); err != nil && ctx.Err() == nil {
+		s.Logger.WarnContext(ctx, "forget workers", "err", err)
 	}
 	agents := s.Agents()
 	if len(agents) == 0 {

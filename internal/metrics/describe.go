@@ -19,6 +19,7 @@ func (s *sources) describe() {
 	s.describeTasks()
 	s.describeWork()
 	s.describeSteps()
+	s.describeUsage()
 	s.describeSchedules()
 	s.describeUnreachable()
 	s.describeStreams()
@@ -71,6 +72,7 @@ func (s *sources) describeTasks() {
 		}))
 	s.add("gauge", "a2ad_tasks_waiting",
 		"Tasks whose agent lets them wait, without a worker, over all replicas. "+
+			"Estimated from a sample if there are more than some ten thousand. "+
 			"Tasks of agents that this replica does not serve count as other.",
 		[]string{"agent"}, s.byAgent(func(g *operate.Gauges, add func(agent string, tasks int64)) {
 			for _, w := range g.Waiting {
@@ -121,9 +123,7 @@ func (s *sources) describeWork() {
 	s.add("gauge", "a2ad_runs",
 		"Runs in this process now.",
 		nil, one(func() float64 { _, running := s.Pool.Stats(); return float64(running) }))
-	s.add("gauge", "a2ad_run_slots",
-		"Runs that this process may have at once (A2AD_WORKERS).",
-		nil, one(func() float64 { return float64(s.Slots) }))
+	s.describeSlots()
 }
 
 func (s *sources) describeSteps() {
@@ -145,6 +145,22 @@ func (s *sources) describeSteps() {
 			"deadline (the task fails), cancel.",
 		[]string{"agent", "by"},
 		s.counted(tasks.WaitEnds, func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.WaitsEnded }))
+}
+
+func (s *sources) describeUsage() {
+	s.add("counter", "a2ad_usage_tokens_total",
+		"Tokens of models that agents have reported through this replica, by kind: input (among them cached_input), "+
+			"output (among them reasoning).",
+		[]string{"agent", "kind"}, s.counted(tasks.TokenKinds,
+			func(c *tasks.Counts) map[tasks.AgentCount]uint64 { return c.UsageTokens }))
+	s.add("counter", "a2ad_usage_requests_total",
+		"Requests to models that agents have reported through this replica.",
+		[]string{"agent"}, func(show report) {
+			requests := s.Store.Tasks.Counts().UsageRequests
+			for _, agent := range s.Agents() {
+				show(float64(requests[tasks.AgentCount{Agent: agent}]), agent)
+			}
+		})
 }
 
 func (s *sources) describeSchedules() {
@@ -298,13 +314,14 @@ func (s *sources) describeDatabase() {
 		"How full PostgreSQL's queue of notifications is, 0 to 1. It fills while a listening session does not "+
 			"end its transaction.",
 		nil, s.gauge(func(g *operate.Gauges) float64 { return g.NotificationQueue }))
+	s.describeReplication()
 }
 
 func (s *sources) describeSweeps() {
 	sweep := []string{"sweep"}
 	s.add("counter", "a2ad_swept_total",
 		"What this replica has removed because it was old: tasks and logs (of tasks) by retention, and rows of "+
-			"attempts, of audit_log and of schedule_ticks.",
+			"attempts, of audit_log, of schedule_ticks, of usage_days and of jobs.",
 		sweep, func(show report) {
 			for sweep, done := range s.Store.Tasks.Counts().Swept {
 				show(float64(done.Removed), sweep.String())

@@ -2,7 +2,9 @@ package notify
 
 import (
 	"hash/maphash"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 const shardCount = 256 // a power of two
@@ -13,7 +15,17 @@ var seed = maphash.MakeSeed()
 // Hub wakes the waiters for a key in this process. The zero value is ready to use, and all methods are safe for
 // concurrent use. It must not be copied.
 type Hub struct {
-	shards [shardCount]shard
+	shards  [shardCount]shard
+	classes atomic.Int64 // waiters of WaitClass and WatchClass
+
+	mu     sync.RWMutex
+	byName map[*classWatcher]struct{} // guarded by mu
+}
+
+// classWatcher is one WatchClass.
+type classWatcher struct {
+	class string
+	wake  func(key string)
 }
 
 // shard has the waiters of the keys that hash to it.
@@ -57,6 +69,59 @@ func (h *Hub) Watch(key string, wake func()) (stop func()) { return h.watch(key,
 // and reads the news of all its keys together when that is woken.
 func (h *Hub) WatchKey(key string, wake func()) (stop func()) { return h.watch(key, wake, true) }
 
+// WaitClass is Wait for all keys of a class: those that begin with it and a colon, as "task:…" do.
+func (h *Hub) WaitClass(class string) (wake <-chan struct{}, stop func()) {
+	wake, unwatch := h.Wait(class + ":")
+	h.classes.Add(1)
+	return wake, sync.OnceFunc(func() {
+		unwatch()
+		h.classes.Add(-1)
+	})
+}
+
+// WatchClass calls wake with each key of a class that is woken, from now on until stop returns. WakeAll calls it with
+// "": any key of the class may have been woken. wake must not block and must not use the Hub.
+func (h *Hub) WatchClass(class string, wake func(key string)) (stop func()) {
+	w := &classWatcher{class, wake}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byName == nil {
+		h.byName = make(map[*classWatcher]struct{})
+	}
+	h.byName[w] = struct{}{}
+	h.classes.Add(1)
+	return sync.OnceFunc(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.byName, w)
+		h.classes.Add(-1)
+	})
+}
+
+// WakeClass wakes the waiters of the class of a key, for a key that need not be woken itself.
+func (h *Hub) WakeClass(key string) {
+	if h.classes.Load() == 0 {
+		return
+	}
+	class, _, ok := strings.Cut(key, ":")
+	if !ok {
+		return
+	}
+	h.wake(class + ":")
+	h.watchers(class, key)
+}
+
+// watchers calls those of WatchClass. An empty class is all of them.
+func (h *Hub) watchers(class, key string) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for w := range h.byName {
+		if class == "" || w.class == class {
+			w.wake(key)
+		}
+	}
+}
+
 func (h *Hub) watch(key string, wake func(), keyOnly bool) (stop func()) {
 	s := h.shard(key)
 	w := &waiter{wake: wake, shard: s, key: key, keyOnly: keyOnly}
@@ -98,11 +163,16 @@ func (w *waiter) stop() {
 // Wake wakes every waiter of the keys. It never blocks.
 func (h *Hub) Wake(keys ...string) {
 	for _, key := range keys {
-		s := h.shard(key)
-		s.mu.Lock()
-		s.first[key].wakeList()
-		s.mu.Unlock()
+		h.wake(key)
+		h.WakeClass(key)
 	}
+}
+
+func (h *Hub) wake(key string) {
+	s := h.shard(key)
+	s.mu.Lock()
+	s.first[key].wakeList()
+	s.mu.Unlock()
 }
 
 // WakeAll wakes every waiter except the ones of WatchKey. It never blocks.
@@ -119,6 +189,7 @@ func (h *Hub) WakeAll() {
 		}
 		s.mu.Unlock()
 	}
+	h.watchers("", "")
 }
 
 // wakeList wakes w and the waiters after it; w may be nil. The caller has locked the shard.

@@ -3,6 +3,7 @@ package notify
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -307,5 +308,23 @@ func BenchmarkWaitAndStop(b *testing.B) {
 	for b.Loop() {
 		_, stop := h.Wait("task:0190a1b2-c3d4-7e5f-8a9b-00000000dead")
 		stop()
+	}
+}
+
+func TestWatchClassGetsTheKeys(t *testing.T) {
+	t.Parallel()
+	var hub Hub
+	var got []string
+	stop := hub.WatchClass("task", func(key string) { got = append(got, key) })
+	other := hub.WatchClass("job", func(key string) { t.Errorf("the watcher of jobs got %q", key) })
+	hub.Wake("task:1", "task", "tasks:2", "ready:task:3")
+	hub.WakeClass("task:4")
+	other()
+	hub.WakeAll()
+	stop()
+	stop()
+	hub.Wake("task:5")
+	if !slices.Equal(got, []string{"task:1", "task:4", ""}) {
+		t.Errorf("the watcher got %q", got)
 	}
 }

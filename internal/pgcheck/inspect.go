@@ -25,7 +25,6 @@ type Inspection struct {
 	Login         string
 	Super         bool // the login is a superuser
 	SeesAll       bool // the login sees the activity of other logins
-	Standby       bool
 	Encoding      string
 	XIDAge        int64
 	LoginLimit    int           // connections of the login; -1: no limit
@@ -50,9 +49,11 @@ type Inspection struct {
 	IdleInTx []operate.OpenTransaction
 	Holders  []XminHolder // that keep many dead rows, the oldest first
 
-	Archiver Archiver
-	Pooler   Pooler
-	Unread   []error
+	Archiver    Archiver
+	Standing    operate.Standing
+	Replication operate.Replication
+	Pooler      Pooler
+	Unread      []error
 }
 
 // Collation is how the database sorts text: the version that it was created with, and the current version.
@@ -150,6 +151,7 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 		{"collation", in.readCollation}, {"settings", in.readSettings}, {"roles", in.readRoles},
 		{"schema", in.readSchema},
 		{"sessions", in.readSessions}, {"what keeps dead rows", in.readHolders}, {"archive", in.readArchiver},
+		{"replication", in.readReplication},
 	} {
 		if err := part.read(ctx, conn); err != nil {
 			in.Unread = append(in.Unread, fmt.Errorf("%s: %w", part.name, err))
@@ -178,7 +180,7 @@ func (in *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
 	}
 	in.RoundTrip = time.Since(before)
 	in.ClockAhead = r.Now.Time.Sub(before.Add(in.RoundTrip / 2))
-	in.Version, in.VersionText, in.Standby = int(r.Version), r.VersionText, r.Standby
+	in.Version, in.VersionText = int(r.Version), r.VersionText
 	in.Login, in.Super = r.Login, r.Super
 	in.Database, in.Encoding, in.XIDAge, in.SeesAll = r.Database, r.Encoding, r.XidAge, r.SeesAll
 	in.LoginLimit, in.DatabaseLimit = int(r.LoginLimit), int(r.DatabaseLimit)
@@ -309,6 +311,14 @@ func (in *Inspection) tryRoles(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
+func (in *Inspection) readReplication(ctx context.Context, conn *pgx.Conn) (err error) {
+	if in.Standing, err = operate.ReadStanding(ctx, conn); err != nil {
+		return err
+	}
+	in.Replication, err = operate.ReadReplication(ctx, conn)
+	return err
+}
+
 // tryPooler finds out whether a connection keeps its settings and receives notifications.
 func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error)) error {
 	role, take := db.RoleWorker, "SET ROLE a2a_worker"
@@ -317,6 +327,9 @@ func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect fun
 	}
 	if _, err := conn.Exec(ctx, take); err != nil {
 		return err
+	}
+	if in.Standing.Standby { // which sends no notifications
+		return nil
 	}
 	if _, err := conn.Exec(ctx, "LISTEN a2ad_doctor"); err != nil { // the name of inspectChannel
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wake"
@@ -38,7 +39,7 @@ type DelivererConfig struct {
 	Breaker   webhooks.Breaker
 	Render    map[int16]Render // by a2a.PushV03 and the like
 	Slots     int              // requests at once of this process
-	PerOrigin int              // requests at once to one destination, of all processes
+	PerOrigin int              // requests at once to one destination, of all processes, at most: see pace
 	Poll      time.Duration    // how often to poll without a wake-up
 	// MaxBody is in bytes. A larger task is sent without history, then without artifacts, then without its status
 	// message.
@@ -54,6 +55,9 @@ type Deliverer struct {
 	cfg    DelivererConfig
 	freed  chan struct{} // capacity 1: a slot is free again
 	leases *renewals
+	pace   *pace
+	reads  *group[tasks.Moment, tasks.Snapshot]
+	writes *group[webhooks.Delivered, bool]
 
 	mu       sync.Mutex
 	inFlight int             // guarded by mu; deliveries
@@ -67,10 +71,25 @@ func NewDeliverer(cfg DelivererConfig) *Deliverer {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Deliverer{
+	d := &Deliverer{
 		cfg: cfg, freed: make(chan struct{}, 1), attempts: make(map[Class]int64),
-		leases: newRenewals(cfg.Store, cfg.Lease, cfg.Now, cfg.Logger),
+		leases: newRenewals(cfg.Store, cfg.Lease, cfg.Now, cfg.Logger), pace: newPace(cfg.PerOrigin),
 	}
+	d.reads = &group[tasks.Moment, tasks.Snapshot]{
+		many: d.readSmall,
+		alone: func(ctx context.Context, at tasks.Moment) (tasks.Snapshot, error) {
+			read, err := d.readSmall(ctx, []tasks.Moment{at})
+			if err != nil {
+				return tasks.Snapshot{}, err
+			}
+			return read[0], nil
+		},
+	}
+	d.writes = &group[webhooks.Delivered, bool]{
+		many:  cfg.Store.Webhooks.RecordDeliveries,
+		alone: func(context.Context, webhooks.Delivered) (recorded bool, err error) { return false, nil },
+	}
+	return d
 }
 
 // Run delivers until ctx is done. It returns when the requests in flight have ended.
@@ -106,7 +125,7 @@ func (d *Deliverer) claim(ctx context.Context) {
 			return
 		}
 		sent := d.cfg.Now()
-		due, err := d.cfg.Store.Webhooks.Claim(ctx, n, d.cfg.PerOrigin, d.cfg.Lease)
+		due, err := d.cfg.Store.Webhooks.ClaimWithin(ctx, n, d.pace.room, d.cfg.Lease)
 		if err != nil {
 			d.cfg.Logger.WarnContext(ctx, "claim webhooks", "err", err)
 			return

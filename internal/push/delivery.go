@@ -122,6 +122,7 @@ func (d *Deliverer) send(ctx context.Context, v *delivery, req *Request) Result 
 		span.End()
 	}
 	d.count(res.Class)
+	d.pace.answered(due.Origin, &res)
 	return res
 }
 
@@ -172,7 +173,7 @@ func (v *delivery) logAttempt(ctx context.Context, a *attempted, fate Fate) {
 func (d *Deliverer) record(ctx context.Context, v *delivery, o *outcome) error {
 	switch o.fate {
 	case FateDelivered:
-		return d.cfg.Store.Webhooks.RecordDelivery(ctx, v.due, &o.try, o.terminal)
+		return d.recordDelivery(ctx, v.due, o)
 	case FateSkip:
 		return d.cfg.Store.Webhooks.RecordSkip(ctx, v.due, &o.try, o.terminal)
 	case FateRelease:
@@ -190,4 +191,13 @@ func (d *Deliverer) record(ctx context.Context, v *delivery, o *outcome) error {
 		v.log.WarnContext(ctx, "destination disabled: it has failed for too long", "tenant", v.due.Tenant)
 	}
 	return err
+}
+
+// recordDelivery records a delivery together with others, or alone if that was not possible.
+func (d *Deliverer) recordDelivery(ctx context.Context, due *webhooks.Delivery, o *outcome) error {
+	recorded, err := d.writes.do(ctx, webhooks.Delivered{Delivery: due, Try: &o.try, Terminal: o.terminal})
+	if recorded || err != nil {
+		return err
+	}
+	return d.cfg.Store.Webhooks.RecordDelivery(ctx, due, &o.try, o.terminal)
 }

@@ -49,7 +49,8 @@ func (r *roster) names() (names []string) {
 func (s agentSet) workers() []worker.Agent {
 	list := make([]worker.Agent, len(s))
 	for i := range s {
-		list[i] = worker.Agent{Agent: &s[i].Agent, Executor: s[i].executor}
+		_, command := s[i].File.Executor.(agents.Exec)
+		list[i] = worker.Agent{Agent: &s[i].Agent, Executor: s[i].executor, Command: command}
 	}
 	return list
 }

@@ -2,7 +2,11 @@ package replica
 
 import (
 	"context"
+	"net/http"
 
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/admin"
+	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rpc"
@@ -17,6 +21,8 @@ type api struct {
 	engine *engine.Engine
 	server *rpc.Server
 	calls  *rpc.GRPC // nil when gRPC is off, or on the port of the API
+
+	operators *admin.API // on the listener of the API, and on that of operators
 }
 
 // openAPI makes the server. draining ends when streams and waiting sends are to end.
@@ -27,8 +33,11 @@ func (r *Replica) openAPI(draining context.Context) (*api, error) {
 	}
 	old, current := r.codecs()
 	c := r.serverConfig(draining)
-	c.Engine, c.V03, c.V1 = eng, old, current
-	a := &api{engine: eng}
+	a := &api{engine: eng, operators: r.openOperators(draining)}
+	c.Engine, c.V03, c.V1, c.Operators = eng, old, current, a.operators
+	if c.Console, err = r.openConsole(draining, eng); err != nil {
+		return nil, err
+	}
 	if a.server, err = rpc.New(c); err != nil {
 		return nil, err
 	}
@@ -88,6 +97,34 @@ func (r *Replica) serverConfig(draining context.Context) rpc.Config {
 		SSEPing: cfg.SSEPing, SSEWriteTimeout: cfg.SSEWriteTimeout, SSERetry: cfg.SSERetry,
 		Drain: draining, Logger: r.log, Watch: r.observed.watch(), Tracer: r.observed.tracer, Budget: r.budget,
 	}
+}
+
+// openOperators makes the API of operators.
+func (r *Replica) openOperators(draining context.Context) *admin.API {
+	var check func(context.Context, bool) []admin.Finding
+	if r.options.Doctor != nil {
+		check = func(ctx context.Context, offline bool) []admin.Finding {
+			cfg := r.cfg
+			return r.options.Doctor(ctx, &cfg, offline)
+		}
+	}
+	return admin.New(admin.Config{
+		Doctor: check,
+		Store:  r.database.store, SignIn: signIn{r.credentials.chain, r}.Authenticate,
+		Admit:    func(p auth.Principal, write bool) error { return r.api.server.AdmitOperator(p, write) },
+		Sessions: r.credentials.sessions, Budget: r.budget,
+		Streams: admin.Streams{
+			Follower: r.database.follower, Tail: r.database.changes, Drain: draining,
+			Open: func(hr *http.Request, p auth.Principal) (func(), error) {
+				return r.api.server.OpenOperatorStream(hr, p)
+			},
+			Ping: r.cfg.SSEPing, WriteTimeout: r.cfg.SSEWriteTimeout, Retry: r.cfg.SSERetry,
+		},
+		Agents:      func() []*a2a.Agent { return *r.agents.served.Load() },
+		MoveSecrets: r.moveSecrets,
+		MaxBody:     int64(r.cfg.MaxBody), MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory),
+		AnswerTimeout: r.cfg.WriteTimeout, Logger: r.log,
+	})
 }
 
 func rateLimits(c *config.Rates) throttle.Limits {

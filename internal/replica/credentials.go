@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/console"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/wake"
 )
@@ -67,6 +68,17 @@ func (r *Replica) openCredentials() (*credentials, error) {
 	// Half of the time is for keys that are remembered, and half for the next check.
 	c.sessions = auth.NewSessions(chain, cfg.AuthRecheck/2)
 	return c, nil
+}
+
+// provider returns how people sign in to the console with the identity provider; nil: they do not.
+func (c *credentials) provider(cfg *config.Config) (*auth.CodeFlow, error) {
+	if c.tokens == nil || cfg.ConsoleOIDCClientID == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return auth.NewCodeFlow(c.tokens, auth.CodeFlowConfig{
+		ClientID: cfg.ConsoleOIDCClientID, ClientSecret: cfg.ConsoleOIDCClientSecret.Reveal(),
+		Scopes: cfg.ConsoleOIDCScopes, RedirectURL: console.CallbackURL(string(cfg.PublicURL)),
+	})
 }
 
 func clientCerts(cfg *config.Config, cert *auth.ServerCert) auth.Certs {

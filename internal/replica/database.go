@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/tail"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -23,6 +24,7 @@ type database struct {
 	publisher *notify.Publisher
 	listener  *notify.Listener
 	follower  *stream.Follower
+	changes   *tail.Tail
 }
 
 // openDatabase connects. The store and the wake-ups need each other. reserve finds room for a new task
@@ -62,6 +64,7 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 		return nil, fmt.Errorf("wake-ups: %w", err)
 	}
 	d.follower = stream.New(d.store.Tasks, d.hub, cfg.PollInterval, r.log)
+	d.changes = tail.New(d.store.Operate.SearchTasks, d.hub, r.log)
 	d.follower.KeepAtMost(r.budget.Stats().Total / 8)
 	return d, nil
 }
@@ -75,7 +78,9 @@ func (d *database) wake(keys ...string) {
 // committed gives new events to the streams of this replica, and wakes those of the others.
 func (d *database) committed(task a2a.ID, events []a2a.Entry) {
 	key := wake.Task(task)
-	if !d.follower.Offer(task, events) {
+	if d.follower.Offer(task, events) {
+		d.hub.WakeClass(key)
+	} else {
 		d.hub.Wake(key)
 	}
 	d.publisher.Publish(key)

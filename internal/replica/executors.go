@@ -14,7 +14,6 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	upstream "github.com/a2ad/a2ad/internal/executor/a2a"
 	"github.com/a2ad/a2ad/internal/executor/echo"
-	"github.com/a2ad/a2ad/internal/executor/exec"
 	httpexec "github.com/a2ad/a2ad/internal/executor/http"
 	"github.com/a2ad/a2ad/internal/executor/script"
 )
@@ -33,6 +32,7 @@ func (e *executors) build(old agentSet, files []agents.File) (agentSet, error) {
 	next := make(agentSet, len(files))
 	for i, f := range files {
 		a := agent{File: f, secrets: digest(f.Executor)}
+		a.Agent.Executor = f.Executor.Kind()
 		before := old.find(f.Agent.Name)
 		if before != nil && before.secrets == a.secrets && reflect.DeepEqual(before.File.Executor, f.Executor) {
 			a.executor = before.executor
@@ -61,10 +61,7 @@ func (e *executors) make(spec agents.Spec) (executor.Executor, error) {
 	case agents.Pull:
 		return nil, nil // remote workers do it: see work
 	case agents.Exec:
-		return exec.New(exec.Config{
-			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir,
-			Env: spec.Env, Environ: e.environ, Log: e.log, MaxOutput: spec.MaxOutput,
-		})
+		return e.makeExec(spec)
 	case agents.A2A:
 		return e.makeUpstream(spec)
 	}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"slices"
@@ -12,19 +13,29 @@ import (
 
 // explaining adds to errors in the log the cause that clients do not see. Nearly all lines have no error
 // and pass unchanged: a ReplaceAttr would be called for each value of each line.
+//
+// It lowers a warning to debug if its own context ended and was the reason. A server that stops ends what it does, and
+// nobody has to act on that.
 type explaining struct{ slog.Handler }
 
 // Handle writes a line.
 func (h explaining) Handle(ctx context.Context, r slog.Record) error {
-	failed := false
+	failed, ended := false, false
 	r.Attrs(func(a slog.Attr) bool {
-		failed = hasError(a)
-		return !failed
+		failed = failed || hasError(a)
+		ended = ended || endedWith(ctx, a)
+		return true
 	})
 	if !failed {
 		return h.Handler.Handle(ctx, r)
 	}
-	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	level := r.Level
+	if ended && level == slog.LevelWarn {
+		if level = slog.LevelDebug; !h.Enabled(ctx, level) {
+			return nil
+		}
+	}
+	out := slog.NewRecord(r.Time, level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		out.AddAttrs(explained(a))
 		return true
@@ -55,6 +66,15 @@ func hasError(a slog.Attr) bool {
 		return slices.ContainsFunc(a.Value.Group(), hasError)
 	}
 	return false
+}
+
+// endedWith reports whether the attribute is an error that the end of ctx explains.
+func endedWith(ctx context.Context, a slog.Attr) bool {
+	if ctx.Err() == nil || a.Value.Kind() != slog.KindAny {
+		return false
+	}
+	err, is := a.Value.Any().(error)
+	return is && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)))
 }
 
 func explained(a slog.Attr) slog.Attr {

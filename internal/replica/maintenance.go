@@ -37,6 +37,10 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	ticks := &maintenance.TickSweeper{
 		Store: s.Schedules, Keep: time.Duration(cfg.AuditRetention), Every: cfg.SweepInterval, Logger: log,
 	}
+	jobs := &maintenance.JobSweeper{
+		Store: s.Jobs, Keep: time.Duration(cfg.AuditRetention), Every: cfg.SweepInterval, Logger: log,
+	}
+	usage := &maintenance.UsageSummer{Store: s.Tasks, Keep: time.Duration(cfg.AuditRetention), Logger: log}
 	unreachable := &maintenance.UnreachableSweeper{Store: s.Tasks, Agents: r.limitsOfPulled, Logger: log}
 	waits := &maintenance.Waits{Store: s.Tasks, Wait: r.database.hub.Wait, Every: waitsPoll, Logger: log}
 	calls := &maintenance.Calls{Store: s.Tasks, Wait: r.database.hub.Wait, Logger: log}
@@ -52,6 +56,8 @@ func (r *Replica) maintenance() lifecycle.Stage {
 		{Name: "attempts", Run: attempts.Run},
 		{Name: "sweep", Run: webhooks.Run},
 		{Name: "ticks", Run: ticks.Run},
+		{Name: "old jobs", Run: jobs.Run},
+		{Name: "usage", Run: usage.Run},
 		{Name: "unreachable agents", Run: unreachable.Run},
 		{Name: "retention", Run: retirer.Run},
 	}

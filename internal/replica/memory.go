@@ -3,7 +3,9 @@ package replica
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
+	"runtime"
 
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/config"
@@ -16,6 +18,14 @@ const (
 	// that the limits allow.
 	bodyShare = 8
 	taskShare = 2
+
+	// Attempts may hold this part of what one owner may use of the budget, in addition to the budget.
+	heldShare = 4
+
+	// Commands for each CPU, and the memory for each, unless A2AD_COMMANDS says how many there may be.
+	commandsPerCPU = 4
+	leastCommands  = 16
+	commandMemory  = 64 << 20
 )
 
 // openBudget decides how much memory requests may use.
@@ -37,4 +47,13 @@ func openBudget(cfg *config.Config, log *slog.Logger) *budget.Budget {
 	}
 	log.InfoContext(ctx, "memory", "budget", total, "available", machine.Bytes, "from", machine.From)
 	return budget.New(budget.Config{Total: total})
+}
+
+// commandSlots returns how many commands may run at once.
+func commandSlots(cfg *config.Config) int {
+	if cfg.Commands > 0 {
+		return cfg.Commands
+	}
+	fit := int(min(budget.Available(os.DirFS("/")).Bytes/commandMemory, math.MaxInt32))
+	return max(1, min(fit, max(leastCommands, commandsPerCPU*runtime.GOMAXPROCS(0))))
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
@@ -25,6 +26,8 @@ type Options struct {
 	Environ []string // for the commands of agents, and for the export of traces; without secrets
 	Log     *slog.Logger
 	Reload  Reload
+	// Doctor checks the installation for operators, with the configuration of the replica; nil: nothing does.
+	Doctor func(ctx context.Context, cfg *config.Config, offline bool) []admin.Finding
 	// Expected names settings that the command chose by itself. The log has no warning about what they permit.
 	Expected map[string]bool
 }

@@ -41,6 +41,7 @@ func (r *Replica) backStage(stopSignal context.Context) lifecycle.Stage {
 	r.showMetrics(stopSignal)
 	admin := &rpc.Admin{
 		Timeout: r.cfg.ReadyTimeout, Checks: r.checks(stopSignal), Metrics: r.observed.metrics.Handler(r.log),
+		Operators: r.api.operators,
 	}
 	return append(stage, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error {
 		return rpc.ServeAdmin(ctx, r.listeners.admin, admin.Handler())
@@ -51,7 +52,10 @@ func (r *Replica) backStage(stopSignal context.Context) lifecycle.Stage {
 func (r *Replica) middleStage() lifecycle.Stage {
 	stage := lifecycle.Stage{
 		{Name: "streams", Run: r.database.follower.Run},
+		{Name: "changes of tasks", Run: r.database.changes.Run},
 		{Name: "remote workers", Run: r.work.remote.Run},
+		{Name: "stops", Run: r.work.stopped.Run},
+		{Name: "heartbeat", Run: r.newHeart().run},
 		{Name: "api keys", Run: r.credentials.followKeys},
 		{Name: "credentials in use", Run: r.credentials.sessions.Run},
 		{Name: "identity provider", Run: r.credentials.refreshIssuer},
@@ -67,6 +71,7 @@ func (r *Replica) frontStage(stopSignal context.Context) lifecycle.Stage {
 	stage := lifecycle.Stage{
 		{Name: "workers", Run: r.work.pool.Run},
 		{Name: "schedules", Run: r.work.scheduler.Run},
+		{Name: "bulk jobs", Run: r.work.jobs.Run},
 		{Name: "api", Run: func(ctx context.Context) error {
 			return r.api.server.Serve(ctx, r.listeners.api, r.cfg.DrainTimeout)
 		}},

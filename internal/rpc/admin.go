@@ -24,17 +24,22 @@ type Admin struct {
 	Checks  []Check
 	Timeout time.Duration // of all checks together
 	Metrics http.Handler  // nil: no metrics are served
+	// Operators serves /admin/v1. It asks for credentials here too. nil: nothing does.
+	Operators http.Handler
 }
 
 var errCheckTimeout = errors.New("checks took too long")
 
-// Handler returns /livez (the process), /readyz (whether it can serve), /metrics and /debug/pprof.
+// Handler returns /livez (the process), /readyz (whether it can serve), /metrics, /admin/v1 and /debug/pprof.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
 	if a.Metrics != nil {
 		mux.Handle("GET /metrics", a.Metrics)
+	}
+	if a.Operators != nil {
+		mux.Handle("/admin/v1/", a.Operators)
 	}
 	p := newProfiles()
 	mux.HandleFunc("/debug/pprof/", p.bounded(true, maxProfileSeconds, pprof.Index))

@@ -87,3 +87,24 @@ func TestProfilesAreBounded(t *testing.T) {
 		t.Errorf("three concurrent traces: got statuses %v", counts)
 	}
 }
+
+// TestAdminListenerServesTheOperatorsAPI: pages of other origins cannot use it.
+func TestAdminListenerServesTheOperatorsAPI(t *testing.T) {
+	t.Parallel()
+	operators := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	h := (&rpc.Admin{Operators: operators}).Handler()
+	foreign := map[string]string{"Origin": "https://evil.example"}
+	for _, tt := range []struct {
+		target string
+		header map[string]string
+		status int
+	}{
+		{"/admin/v1/tasks", nil, http.StatusTeapot},
+		{"/admin/v1/tasks", foreign, http.StatusForbidden},
+		{"/admin/v2/tasks", nil, http.StatusNotFound},
+	} {
+		if got := adminAnswer(t, h, http.MethodPost, tt.target, "127.0.0.1:9090", tt.header); got != tt.status {
+			t.Errorf("%s: got %d, want %d", tt.target, got, tt.status)
+		}
+	}
+}

@@ -203,6 +203,15 @@ func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 	return c
 }
 
+// Card returns the public card of an agent, with what the server knows, at the agent's own path.
+func (s *Server) Card(agent string) (card a2a.Card, ok bool) {
+	sv := s.agent(agent)
+	if sv == nil || sv.removed {
+		return a2a.Card{}, false
+	}
+	return s.complete(sv, false, sv.agent.Card), true
+}
+
 // grpcInterfaces returns the gRPC interfaces of an agent. All agents share the address of the
 // server: 1.0 names an agent by the tenant, and 0.3 reaches only the default agent.
 func (s *Server) grpcInterfaces(sv *served, root bool, version string) []a2a.Interface {

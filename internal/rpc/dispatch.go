@@ -88,6 +88,28 @@ func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
 	return p, err
 }
 
+// AdmitOperator counts a request of the admin API: a write as a message, another one as a read. It returns an error
+// with a2a.CodeRateLimited, whose SetHeader says when to come back, if there were too many.
+func (s *Server) AdmitOperator(p auth.Principal, write bool) error {
+	if write {
+		return s.throttle.Admit(p, &a2a.CancelTask{})
+	}
+	return s.throttle.Admit(p, &a2a.GetTask{})
+}
+
+// OpenOperatorStream counts a stream of the admin API until leave, as a stream of its caller. Its request is measured
+// until now: the stream may last for hours. It returns the errors of AdmitOperator.
+func (s *Server) OpenOperatorStream(r *http.Request, p auth.Principal) (leave func(), err error) {
+	if err := s.throttle.Admit(p, &a2a.Subscribe{}); err != nil {
+		return nil, err
+	}
+	leave, err = s.cfg.Engine.OpenStream(db.Caller{Tenant: p.Tenant, Owner: p.Owner})
+	if err == nil {
+		recordOf(r.Context()).streaming()
+	}
+	return leave, err
+}
+
 // signIn authenticates the client of a call.
 func (c *call) signIn(r *http.Request) error {
 	p, err := c.s.SignIn(r)

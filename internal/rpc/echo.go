@@ -53,19 +53,28 @@ func (s *Server) routes() http.Handler {
 		e.GET("/.well-known/jwks.json", wrap(s.serveJWKS))
 	}
 	if s.cfg.Workers != nil {
-		e.Any("/worker/v1/*", wrap(s.serveWorker))
+		e.Any("/worker/v1/*", wrap(apart(s.cfg.Workers, routeWorker)))
+	}
+	if s.cfg.Operators != nil {
+		e.Any("/admin/v1/*", wrap(apart(s.cfg.Operators, routeOperator)))
+	}
+	if s.cfg.Console != nil {
+		e.Any("/console", wrap(apart(s.cfg.Console, routeConsole)))
+		e.Any("/console/*", wrap(apart(s.cfg.Console, routeConsole)))
 	}
 	return s.observed(s.guarded(s.orREST(e)))
 }
 
-// serveWorker passes a request to the worker API, whose own router names the route.
-func (s *Server) serveWorker(w http.ResponseWriter, r *http.Request) {
-	s.cfg.Workers.ServeHTTP(w, r)
-	rec := recordOf(r.Context())
-	if _, path, ok := strings.Cut(r.Pattern, " "); ok {
-		rec.route = path
-	} else {
-		rec.route = routeWorker
+// apart passes requests to an API whose own router names the route. unknown is the route of requests that it refuses.
+func apart(h http.Handler, unknown string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		rec := recordOf(r.Context())
+		if _, path, ok := strings.Cut(r.Pattern, " "); ok {
+			rec.route = path
+		} else {
+			rec.route = unknown
+		}
 	}
 }
 

@@ -86,10 +86,19 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
+// frequent has the routes of which a run of a remote worker sends many requests. Only those that fail are logged at
+// the usual level.
+var frequent = map[string]bool{
+	routeWorkerRun + "/events": true, routeWorkerRun + "/heartbeat": true,
+}
+
 func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.Duration) {
 	level := slog.LevelInfo
-	if status >= 500 {
+	switch {
+	case status >= 500:
 		level = slog.LevelError
+	case status == http.StatusOK && frequent[rec.route]:
+		level = slog.LevelDebug
 	}
 	if !s.cfg.Logger.Enabled(r.Context(), level) {
 		return

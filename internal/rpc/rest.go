@@ -17,7 +17,8 @@ import (
 // orREST answers the paths of the HTTP+JSON binding, and passes all other requests to next.
 func (s *Server) orREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.URL.Path) > 1 {
+		console := s.cfg.Console != nil && strings.HasPrefix(r.URL.Path, "/console/")
+		if len(r.URL.Path) > 1 && !console { // else "console" would be read as a tenant
 			if p := s.restPath(r.URL.EscapedPath()); p != nil {
 				s.serveREST(w, r, p)
 				return

@@ -43,6 +43,8 @@ type Config struct {
 	PublicURL     string       // base of the URLs in cards, without a trailing slash
 	GRPCAddress   string       // host:port or URL of gRPC for cards; empty: cards do not mention gRPC
 	Workers       http.Handler // serves /worker/v1; nil: nothing does
+	Operators     http.Handler // serves /admin/v1; nil: nothing does
+	Console       http.Handler // serves /console; nil: nothing does
 
 	// Refused is called after each failed sign-in. It may be nil.
 	Refused func(remoteAddr string, err *auth.Error)

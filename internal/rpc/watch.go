@@ -44,9 +44,15 @@ const (
 	routeNamed  = "/agents/{agent}"
 	routeGRPC   = "grpc"
 	routeWorker = "/worker/v1/*"
-	clientGone  = "499" // as proxies log it: the client disconnected before the answer
-	other       = "other"
-	none        = "none"
+
+	routeWorkerRun = "/worker/v1/runs/{task}/{epoch}"
+
+	routeOperator = "/admin/v1/*"
+	routeConsole  = "/console/*"
+
+	clientGone = "499" // as proxies log it: the client disconnected before the answer
+	other      = "other"
+	none       = "none"
 )
 
 // methodNames maps the operation names of both generations to those of 1.0.

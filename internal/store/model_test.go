@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,18 +10,33 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // modelTime is how long the test draws new machines.
-const modelTime = 3 * time.Second
+const modelTime = 4 * time.Second
 
 // A random machine does to a few tasks what callers and workers can do, including what they must not. It does the same
 // to a model in memory, and compares the store with the model after each step.
 func TestStoreBehavesLikeItsModel(t *testing.T) {
 	t.Parallel()
+	playModel(t, func(m *machine) map[string]func(*rapid.T) {
+		return map[string]func(*rapid.T){
+			"": m.check, "submit": m.submit, "followUp": m.followUp, "claim": m.claim, "append": m.append,
+			"endTurn": m.endTurn, "checkpoint": m.checkpoint,
+			"cancel": m.cancel, "expire": m.expire, "rescue": m.rescue, "renew": m.renew, "retry": m.retry,
+			"due": m.due, "release": m.release, "zombie": m.zombie,
+			"park": m.park, "resume": m.resume, "expireParked": m.expireParked,
+			"call": m.call, "waitForCalls": m.waitForCalls, "passTime": m.passTime, "endWaits": m.endWaits,
+			"cancelOrphan": m.cancelOrphan, "use": m.use, "sumUsage": m.sumUsage,
+		}
+	})
+}
+
+// playModel plays machines with these actions for some seconds.
+func playModel(t *testing.T, actions func(*machine) map[string]func(*rapid.T)) {
+	t.Helper()
 	f := storetest.Open(t)
 	end := time.Now().Add(modelTime)
 	machines := 0
@@ -29,34 +45,37 @@ func TestStoreBehavesLikeItsModel(t *testing.T) {
 			return
 		}
 		machines++
-		// What the previous machine left.
-		if _, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 1}, 1000); err != nil {
-			rt.Fatal(err)
-		}
-		if _, err := f.Tasks.ExpireParked(t.Context(), 1000); err != nil {
-			rt.Fatal(err)
-		}
+		clean(rt, f)
 		m := &machine{
-			Fixture: f, rt: rt, agent: fmt.Sprint("agent", machines),
+			Fixture: f, rt: rt, agents: []string{fmt.Sprint("agent", machines), fmt.Sprint("called", machines)},
 			fate:        rapid.SampledFrom([]string{"retry", "fail", "input-required"}).Draw(rt, "on lost lease"),
 			maxAttempts: rapid.IntRange(1, 3).Draw(rt, "max attempts"),
 			parks:       rapid.Bool().Draw(rt, "parks"),
 		}
-		rt.Repeat(map[string]func(*rapid.T){
-			"": m.check, "submit": m.submit, "followUp": m.followUp, "claim": m.claim, "append": m.append,
-			"endTurn": m.endTurn, "checkpoint": m.checkpoint,
-			"cancel": m.cancel, "expire": m.expire, "rescue": m.rescue, "renew": m.renew, "retry": m.retry,
-			"due": m.due, "release": m.release, "zombie": m.zombie,
-			"park": m.park, "resume": m.resume, "expireParked": m.expireParked,
-		})
+		rt.Repeat(actions(m))
 	})
+}
+
+// clean ends what the previous machine left for the loops of a server.
+func clean(rt *rapid.T, f *storetest.Fixture) {
+	ctx := f.T.Context()
+	for left := true; left; {
+		rescued, err1 := f.Tasks.Rescue(ctx, nil, tasks.Policy{MaxAttempts: 1}, 1000)
+		expired, err2 := f.Tasks.ExpireParked(ctx, 1000)
+		canceled, err3 := f.Tasks.CancelOrphan(ctx)
+		ended, err4 := f.Tasks.EndWaits(ctx, 1000)
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
+			rt.Fatal(err)
+		}
+		left = rescued+expired+ended > 0 || canceled
+	}
 }
 
 // machine is the model, and the store that it is compared with.
 type machine struct {
 	*storetest.Fixture
 	rt          *rapid.T
-	agent       string
+	agents      []string // the tasks of callers are of the first one
 	fate        string
 	maxAttempts int
 	parks       bool
@@ -67,6 +86,7 @@ type machine struct {
 
 type modelTask struct {
 	id         a2a.ID
+	agent      string
 	state      a2a.State
 	log        []a2a.Event
 	messages   []string
@@ -76,12 +96,19 @@ type modelTask struct {
 	attempt    int
 	ready      int    // when it began to wait, by machine.clock; 0: it does not wait
 	later      bool   // it waits for the delay of a retry
+	quiet      bool   // its next claim writes no event
 	parked     string // why it is parked, or empty
 	brief      bool   // it may be parked for a moment only
 	lease      *tasks.Lease
 	expired    bool
 	saved      string
 	zombies    []*tasks.Lease
+	used       modelUsage
+
+	parent *modelTask // the task that has called it
+	orphan bool       // it is to be canceled, because its parent has ended
+	steps  []modelStep
+	waits  *modelWait
 }
 
 // word returns a text that no other message or chunk has.
@@ -110,7 +137,7 @@ func held(x *modelTask) bool { return x.lease != nil }
 // wait puts a task at the end of the queue of the model.
 func (m *machine) wait(x *modelTask) {
 	m.clock++
-	x.ready, x.later = m.clock, false
+	x.ready, x.later, x.quiet = m.clock, false, false
 }
 
 // event adds an event to the log of the model.
@@ -137,25 +164,43 @@ func (x *modelTask) endLease() {
 }
 
 func (m *machine) submit(t *rapid.T) {
-	if len(m.tasks) == 4 {
+	agent := m.agents[0]
+	if m.full(agent) {
 		t.Skip("enough tasks")
 	}
 	in := storetest.Submission(m.word())
-	in.Agent = m.agent
+	in.Agent = agent
 	out, err := m.Tasks.Submit(m.T.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &modelTask{id: out.Task, status: -1, messages: []string{in.Message.Parts[0].Text}, user: 1}
+	m.add(out.Task, agent, in.Message.Parts[0].Text)
+}
+
+// full reports whether an agent has as many tasks as fit into one lane of its queue. The model knows no lanes.
+func (m *machine) full(agent string) bool {
+	n := 0
+	for _, x := range m.tasks {
+		if x.agent == agent {
+			n++
+		}
+	}
+	return n == 4
+}
+
+// add adds a new task to the model.
+func (m *machine) add(id a2a.ID, agent, text string) *modelTask {
+	x := &modelTask{id: id, agent: agent, status: -1, messages: []string{text}, user: 1}
 	x.event(storetest.Status(a2a.StateSubmitted))
 	m.wait(x)
 	m.tasks = append(m.tasks, x)
+	return x
 }
 
 func (m *machine) followUp(t *rapid.T) {
 	x := m.pick(t, func(*modelTask) bool { return true })
 	in := storetest.Submission(m.word())
-	in.Agent, in.Task, in.ContextID = m.agent, x.id, ""
+	in.Agent, in.Task, in.ContextID = x.agent, x.id, ""
 	in.Reject = rapid.Bool().Draw(t, "reject")
 	out, err := m.Tasks.Submit(m.T.Context(), in)
 	switch {
@@ -180,16 +225,14 @@ func (m *machine) followUp(t *rapid.T) {
 }
 
 func (m *machine) claim(t *rapid.T) {
-	slots := rapid.IntRange(1, 3).Draw(t, "slots")
-	var waiting []*modelTask
-	for _, x := range m.tasks {
-		if x.ready > 0 && !x.later {
-			waiting = append(waiting, x)
-		}
+	agent := rapid.SampledFrom(m.agents).Draw(t, "agent")
+	if len(m.waiting(agent)) == 0 {
+		agent = m.agents[0]
 	}
-	slices.SortFunc(waiting, func(a, b *modelTask) int { return a.ready - b.ready })
+	slots := rapid.IntRange(1, 3).Draw(t, "slots")
+	waiting := m.waiting(agent)
 	waiting = waiting[:min(slots, len(waiting))]
-	leases, err := m.Tasks.NewClaimer().Claim(m.T.Context(), m.agent, slots, time.Hour, 0)
+	leases, err := m.Tasks.NewClaimer().Claim(m.T.Context(), agent, slots, time.Hour, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,16 +244,19 @@ func (m *machine) claim(t *rapid.T) {
 		t.Fatal(err)
 	}
 	for i, x := range waiting {
-		x.event(storetest.Status(a2a.StateWorking))
-		x.ready = 0
+		if !x.quiet {
+			x.event(storetest.Status(a2a.StateWorking))
+		}
+		x.ready, x.quiet = 0, false
 		x.epoch++
 		x.attempt++
 		x.lease = &leases[i]
 		want := tasks.Lease{
-			TaskID: x.id, Agent: m.agent, Tenant: storetest.Ann.Tenant, Owner: storetest.Ann.Owner,
+			TaskID: x.id, Agent: agent, Tenant: storetest.Ann.Tenant, Owner: storetest.Ann.Owner,
 			Epoch: x.epoch, Attempt: x.attempt, Through: int64(x.user), Read: int64(x.read),
 			Checkpoint: a2a.Raw(x.saved), Kept: x.saved != "",
 			LastSeq: int64(len(x.log)), Bytes: leases[i].Bytes,
+			Steps: len(x.steps), StepBytes: leases[i].StepBytes, Depth: x.depth(),
 		}
 		storetest.Same(t, "lease", want, leases[i])
 		var got []string
@@ -227,6 +273,17 @@ func (m *machine) claim(t *rapid.T) {
 	}
 }
 
+// waiting returns the tasks of an agent that can be claimed, in the order of the queue.
+func (m *machine) waiting(agent string) (waiting []*modelTask) {
+	for _, x := range m.tasks {
+		if x.agent == agent && x.ready > 0 && !x.later {
+			waiting = append(waiting, x)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *modelTask) int { return a.ready - b.ready })
+	return waiting
+}
+
 // fromAgent reports whether the log has message i as a message of the agent.
 func (x *modelTask) fromAgent(i int) bool {
 	return slices.ContainsFunc(x.log, func(e a2a.Event) bool {
@@ -237,7 +294,7 @@ func (x *modelTask) fromAgent(i int) bool {
 
 func (m *machine) cancel(t *rapid.T) {
 	x := m.pick(t, func(*modelTask) bool { return true })
-	state, err := m.Tasks.Cancel(m.T.Context(), storetest.Ann, m.agent, x.id)
+	state, err := m.Tasks.Cancel(m.T.Context(), storetest.Ann, x.agent, x.id)
 	if x.state.Terminal() {
 		storetest.WantCode(t, err, a2a.CodeTaskNotCancelable)
 		if state != x.state {
@@ -248,17 +305,27 @@ func (m *machine) cancel(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.cancel()
+}
+
+func (x *modelTask) cancel() {
 	x.event(storetest.Status(a2a.StateCanceled))
 	x.endLease()
-	x.ready, x.later, x.saved, x.parked = 0, false, "", ""
+	x.ready, x.later, x.parked = 0, false, ""
+	ended(x)
 }
 
 func (m *machine) rescue(t *rapid.T) {
-	policy := tasks.Policy{Agent: m.agent, Fate: m.fate, MaxAttempts: m.maxAttempts, Parks: m.parks}
-	n, err := m.Tasks.Rescue(m.T.Context(), []tasks.Policy{policy}, tasks.Policy{MaxAttempts: 9}, 100)
+	var policies []tasks.Policy
+	for _, agent := range m.agents {
+		policies = append(policies,
+			tasks.Policy{Agent: agent, Fate: m.fate, MaxAttempts: m.maxAttempts, Parks: m.parks})
+	}
+	n, err := m.Tasks.Rescue(m.T.Context(), policies, tasks.Policy{MaxAttempts: 9}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var failed []*modelTask
 	for _, x := range m.tasks {
 		if !x.expired {
 			continue
@@ -277,66 +344,13 @@ func (m *machine) rescue(t *rapid.T) {
 			x.attempt = 0
 		default:
 			x.event(storetest.Status(a2a.StateFailed, "The worker was lost while it ran this task."))
-			x.saved = ""
+			failed = append(failed, x)
 		}
 	}
+	ended(failed...)
 	if n != 0 {
 		t.Fatalf("rescued %d tasks more than the model", n)
 	}
 	// One statement put them all into the queue, in an order that the model cannot know.
 	m.order()
-}
-
-// order copies the order of the queue from the store to the model.
-func (m *machine) order() {
-	rows, err := m.Operate.ListTasks(m.T.Context(), operate.TaskFilter{Agent: m.agent, Limit: 100})
-	if err != nil {
-		m.rt.Fatal(err)
-	}
-	slices.SortFunc(rows, func(a, b operate.TaskRow) int { return a.ReadyAt.Compare(b.ReadyAt) })
-	for _, r := range rows {
-		for _, x := range m.tasks {
-			if x.id == r.ID && x.ready > 0 && !x.later {
-				m.wait(x)
-			}
-		}
-	}
-}
-
-// check compares with the model everything that operators and callers see of the tasks.
-func (m *machine) check(t *rapid.T) {
-	rows, err := m.Operate.ListTasks(m.T.Context(), operate.TaskFilter{Agent: m.agent, Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(rows) != len(m.tasks) {
-		t.Fatalf("%d tasks, want %d", len(rows), len(m.tasks))
-	}
-	for i, x := range m.tasks {
-		r := rows[len(rows)-1-i]
-		got := fmt.Sprint(r.State, r.LastSeq, r.Attempt, r.Epoch, !r.ReadyAt.IsZero(), r.Worker != "")
-		if want := fmt.Sprint(x.state, len(x.log), x.attempt, x.epoch, x.ready > 0, held(x)); got != want {
-			t.Fatalf("task %d: state, seq, attempt, epoch, ready, leased = %s, want %s", i, got, want)
-		}
-		snap := m.Snapshot(x.id)
-		var history []string
-		for _, msg := range snap.History {
-			history = append(history, msg.Parts[0].Text)
-		}
-		var want []string
-		for j, text := range x.messages {
-			if j != x.status {
-				want = append(want, text)
-			}
-		}
-		storetest.Same(t, fmt.Sprint("history of task ", i), want, history)
-		if (snap.Status.Message != nil) != (x.status >= 0) ||
-			x.status >= 0 && snap.Status.Message.Parts[0].Text != x.messages[x.status] {
-			t.Fatalf("task %d: status message %+v, want number %d of %v", i, snap.Status.Message, x.status, x.messages)
-		}
-		storetest.Same(t, fmt.Sprint("artifacts of task ", i), storetest.Fold(x.log), snap.Artifacts)
-	}
-	if text := m.Broken(m.agent); text != "" {
-		t.Fatal(text)
-	}
 }

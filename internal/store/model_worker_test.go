@@ -73,7 +73,7 @@ func (m *machine) endTurn(t *rapid.T) {
 		x.attempt = 0
 	}
 	if x.state.Terminal() {
-		x.saved = ""
+		ended(x)
 	}
 }
 
@@ -175,6 +175,7 @@ func (m *machine) expireParked(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var failed []*modelTask
 	for _, x := range m.tasks {
 		if x.parked == "" || !x.brief {
 			continue
@@ -182,8 +183,9 @@ func (m *machine) expireParked(t *rapid.T) {
 		n--
 		x.endLease()
 		x.event(storetest.Status(a2a.StateFailed, "parked for too long: "+x.parked))
-		x.parked, x.saved = "", ""
+		x.parked, failed = "", append(failed, x)
 	}
+	ended(failed...)
 	if n != 0 {
 		t.Fatalf("failed %d parked tasks more than the model", n)
 	}
@@ -194,7 +196,7 @@ func (m *machine) zombie(t *rapid.T) {
 	x := m.pick(t, func(x *modelTask) bool { return len(x.zombies) > 0 })
 	z := rapid.SampledFrom(x.zombies).Draw(t, "zombie")
 	var err error
-	switch rapid.IntRange(0, 4).Draw(t, "what") {
+	switch rapid.IntRange(0, 7).Draw(t, "what") {
 	case 0:
 		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Events: m.events(t), Checkpoint: a2a.Raw(`"zombie"`)})
 	case 1:
@@ -206,6 +208,15 @@ func (m *machine) zombie(t *rapid.T) {
 	case 3:
 		err = m.Tasks.Park(m.T.Context(), z, "zombie", 0)
 	case 4:
+		step, _ := m.callStep(t, z.Steps+1, m.agents[0])
+		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Steps: []a2a.StepRecord{step}, ContextID: "ctx"})
+	case 5:
+		w := &a2a.Wait{Key: m.word(), For: time.Hour}
+		step := a2a.StepRecord{Step: a2a.Step{Key: w.Key}, Seq: z.Steps + 1, Kind: a2a.StepWait}
+		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Steps: []a2a.StepRecord{step}, Wait: w})
+	case 6:
+		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Usage: m.usage(t)})
+	case 7:
 		if err := m.Tasks.Release(m.T.Context(), []*tasks.Lease{z}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/jobs"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/schedules"
 	"github.com/a2ad/a2ad/internal/store/tasks"
@@ -36,6 +37,7 @@ type Store struct {
 	Tasks     *tasks.Store
 	Schedules *schedules.Store
 	Operate   *operate.Store
+	Jobs      *jobs.Store
 }
 
 // Open connects. It fails as db.Open does, and does not check the schema.
@@ -46,9 +48,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	keys, hooks := access.New(conns), webhooks.New(conns)
 	all := tasks.New(conns, hooks, tasks.Config{Reserve: cfg.Reserve, Committed: cfg.Committed})
+	reads := operate.New(conns, keys)
 	return &Store{
 		DB: conns, Access: keys, Webhooks: hooks, Tasks: all, Schedules: schedules.New(conns, all),
-		Operate: operate.New(conns, keys),
+		Operate: reads, Jobs: jobs.New(conns, all, reads),
 	}, nil
 }
 

@@ -30,12 +30,24 @@ type memory struct {
 	fail      func(n int) error      // guarded by mu; asked before the nth read
 	failPolls int                    // guarded by mu; polls that are yet to fail
 	gate      chan struct{}          // guarded by mu; a read waits for it, if not nil
+	rest      *sync.Cond             // of mu; a read has read
 	reading   chan struct{}          // a read has begun; large enough for all
 	hold      chan struct{}          // guarded by mu; a read waits for it before it returns, if not nil
 }
 
 func newMemory() *memory {
-	return &memory{entries: make(map[a2a.ID][]a2a.Entry), reading: make(chan struct{}, 100_000)}
+	m := &memory{entries: make(map[a2a.ID][]a2a.Entry), reading: make(chan struct{}, 100_000)}
+	m.rest = sync.NewCond(&m.mu)
+	return m
+}
+
+// awaitReads waits until all reads that have begun have read.
+func (m *memory) awaitReads() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.atOnce > 0 {
+		m.rest.Wait()
+	}
 }
 
 func (m *memory) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry,
@@ -59,6 +71,7 @@ func (m *memory) EventPage(ctx context.Context, task a2a.ID, after int64, most i
 	}
 	m.mu.Lock()
 	m.atOnce--
+	m.rest.Broadcast()
 	log := m.entries[task]
 	from := 0
 	for from < len(log) && log[from].Seq <= after {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/stream"
 )
@@ -75,14 +76,17 @@ func TestMissedWakesCostOnePoll(t *testing.T) {
 	f := newFixture(t, never)
 	const streams, news = 300, 20
 	cursors := make([]*stream.Cursor, streams)
+	list := make([]a2a.ID, streams)
 	for i := range cursors {
 		task := db.NewTaskID()
+		list[i] = task
 		f.log.commit(task, 1)
 		cursors[i] = f.follow(task, 1, 1)
 		receive(t, "the first read", f.log.reading)
-		if i < news {
-			f.log.commit(task, 2)
-		}
+	}
+	f.log.awaitReads() // else a first read may find the news already
+	for _, task := range list[:news] {
+		f.log.commit(task, 2)
 	}
 	gate := make(chan struct{})
 	f.log.mu.Lock()

@@ -12,8 +12,6 @@ import (
 	"io"
 	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Console is where a command reads and writes, and what is on the other end.
@@ -62,7 +60,8 @@ func (c *Console) Width() int {
 	if c.Columns > 0 {
 		return c.Columns
 	}
-	return int(c.window().Col)
+	columns, _ := c.size()
+	return columns
 }
 
 // height returns the number of lines of the terminal, or 0 if stdout is not one.
@@ -70,19 +69,16 @@ func (c *Console) height() int {
 	if c.Lines > 0 {
 		return c.Lines
 	}
-	return int(c.window().Row)
+	_, lines := c.size()
+	return lines
 }
 
-func (c *Console) window() unix.Winsize {
+func (c *Console) size() (columns, lines int) {
 	f, ok := fileOf(c.Stdout)
 	if !ok || !c.Terminal {
-		return unix.Winsize{}
+		return 0, 0
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return unix.Winsize{}
-	}
-	return *size
+	return windowSize(f)
 }
 
 // NewPage clears the terminal and returns a console that drops what does not fit on it. One line

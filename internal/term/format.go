@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,17 +29,36 @@ func (p Painter) Dim(text string) string { return p.SGR("2", text) }
 // Bold returns bold text.
 func (p Painter) Bold(text string) string { return p.SGR("1", text) }
 
+const (
+	green  = "32"
+	red    = "31"
+	yellow = "33"
+	cyan   = "36"
+)
+
+// wordColors are the colors of states: of tasks, agents, workers, webhooks, keys and ticks.
+var wordColors = map[string]string{
+	"completed": green, "active": green, "done": green, "ok": green, "started": green, "applied": green,
+	"failed": red, "rejected": red, "lost": red, "unreachable": red, "dead": red, "disabled": red, "revoked": red,
+	"expired": red, "missed": red,
+	"canceled": yellow, "input-required": yellow, "auth-required": yellow, "paused": yellow, "drained": yellow,
+	"gone": yellow, "parked": yellow, "pending": yellow, "open": yellow, "failing": yellow, "skipped": yellow,
+	"submitted": cyan, "working": cyan,
+}
+
+// Word colors the cell of a state by its first word that has a color, as in "active replica".
+func (p Painter) Word(cell string) string {
+	for word := range strings.FieldsFuncSeq(cell, func(r rune) bool { return r == ' ' || r == ',' }) {
+		if code := wordColors[word]; code != "" {
+			return p.SGR(code, cell)
+		}
+	}
+	return cell
+}
+
 // State returns a function that colors text by the state of a task.
 func (p Painter) State(s a2a.State) func(string) string {
-	code := "36"
-	switch s {
-	case a2a.StateCompleted:
-		code = "32"
-	case a2a.StateFailed, a2a.StateRejected:
-		code = "31"
-	case a2a.StateCanceled, a2a.StateInputRequired, a2a.StateAuthRequired:
-		code = "33"
-	}
+	code := cmp.Or(wordColors[s.String()], cyan)
 	return func(text string) string { return p.SGR(code, text) }
 }
 
@@ -85,6 +105,19 @@ func Duration(d time.Duration) string {
 	}
 }
 
+// Age returns how long ago something was, in one unit, for a narrow column.
+func Age(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
 // Size returns a number of bytes with a unit.
 func Size(n int64) string {
 	if n < 1024 {
@@ -113,10 +146,5 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Shorten cuts text to a number of characters.
-func Shorten(text string, width int) string {
-	if runes := []rune(text); len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	return text
-}
+// Shorten cuts text to a number of columns.
+func Shorten(text string, columns int) string { return cut(text, columns) }

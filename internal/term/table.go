@@ -1,12 +1,11 @@
 package term
 
 import (
-	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -21,17 +20,22 @@ const (
 // noValue is what a cell shows where a row has no value for its column.
 const noValue = "-"
 
+// stateHead is the name of the columns whose words have colors.
+const stateHead = "STATE"
+
 // table is a list of rows. Where the terminal is too narrow, columns in which no row has a value are omitted. If that
-// is not enough, all rows are folded between the same columns, and text longer than its line is wrapped. Values are
-// left out only of optional columns, if that leaves one line for each row; a line below the table names the columns.
-// Cells hold no tabs.
+// is not enough, all rows are folded between the same columns, and text longer than its line is wrapped. In a brief
+// table, optional columns are left out instead, and then long texts are cut; a line below the table says so. Cells hold
+// no tabs.
 type table struct {
 	width    int    // of the terminal; 0: do not fold
 	indent   string // before each line
 	head     []string
 	rows     [][]string
 	optional []string // names of columns, the first to leave out first
+	brevity  bool     // no text is wrapped: long ones are cut if leaving out columns is not enough
 	cut      bool     // the last column is not that of the full table, so it is not text that may be wrapped
+	paint    Painter
 }
 
 // fold is a range of columns that share a line.
@@ -39,8 +43,14 @@ type fold struct{ from, to int }
 
 func (t *table) write(w io.Writer) error {
 	var omitted []string
-	if !t.fits() {
+	switch {
+	case t.brevity && t.over() > 0:
 		t, omitted = t.withoutEmptyColumns().brief()
+	case !t.fits():
+		t = t.withoutEmptyColumns()
+		if len(t.optional) > 0 {
+			t, omitted = t.brief()
+		}
 	}
 	text := t.text(proseWidth)
 	if t.wrapsBetweenWords(leastProse) {
@@ -49,7 +59,10 @@ func (t *table) write(w io.Writer) error {
 		}
 	}
 	if len(omitted) > 0 {
-		text += Wrap("Too narrow for "+strings.Join(omitted, ", ")+" and seconds: see -o json.", 0, t.width) + "\n"
+		last := len(omitted) - 1
+		what := strings.Join(omitted[:last], ", ") + " and " + omitted[last]
+		note := "Too narrow for " + strings.TrimPrefix(what, " and ") + ": see -o json."
+		text += t.paint.Dim(Wrap(note, 0, t.width)) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -62,7 +75,7 @@ func (t *table) wrapsBetweenWords(width int) bool {
 	}
 	for _, row := range t.rows {
 		for word := range strings.FieldsSeq(row[len(row)-1]) {
-			if utf8.RuneCountInString(word) > width {
+			if Width(word) > width {
 				return false
 			}
 		}
@@ -89,7 +102,7 @@ func (t *table) widths() []int {
 	widths := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], Width(cell))
 		}
 	}
 	return widths
@@ -109,7 +122,9 @@ func (t *table) withoutEmptyColumns() *table {
 
 // without returns a table without some of the columns.
 func (t *table) without(omit func(i int) bool) *table {
-	kept := &table{width: t.width, indent: t.indent, optional: t.optional, cut: t.cut}
+	kept := &table{
+		width: t.width, indent: t.indent, optional: t.optional, brevity: t.brevity, cut: t.cut, paint: t.paint,
+	}
 	kept.rows = make([][]string, len(t.rows))
 	for i, name := range t.head {
 		if omit(i) {
@@ -124,13 +139,12 @@ func (t *table) without(omit func(i int) bool) *table {
 	return kept
 }
 
-// brief returns a table whose rows have one line each, and the optional columns that it leaves out for that, as well as
-// seconds. If leaving out all of them is not enough, nothing is left out.
+// brief returns a table whose rows have one line each, and what it leaves out for that: the optional columns, and the
+// seconds of times. If that is not enough, it cuts long texts. A table in which nothing can be cut is left as it is.
 func (t *table) brief() (brief *table, omitted []string) {
-	if len(t.optional) == 0 || t.fits() {
-		return t, nil
+	if brief = t; !t.fits() {
+		brief = t.toTheMinute()
 	}
-	brief = t.toTheMinute()
 	for _, name := range t.optional {
 		if brief.fits() {
 			break
@@ -139,7 +153,11 @@ func (t *table) brief() (brief *table, omitted []string) {
 			brief = brief.without(func(at int) bool { return at == i })
 		}
 	}
-	if !brief.fits() {
+	short := brief
+	if t.brevity {
+		short = brief.shortened()
+	}
+	if short == nil || !short.fits() {
 		return t, nil
 	}
 	for _, name := range t.head {
@@ -147,7 +165,67 @@ func (t *table) brief() (brief *table, omitted []string) {
 			omitted = append(omitted, name)
 		}
 	}
-	return brief, omitted
+	if len(omitted) > 0 {
+		omitted = append(omitted, "seconds")
+	}
+	if short != brief {
+		omitted = append(omitted, "long texts")
+	}
+	return short, omitted
+}
+
+// leastCut is how many columns of a text are left at least when it is cut.
+const leastCut = 8
+
+// shortened returns a table whose longest texts are cut so that it fits, or nil if that is not possible. Ids, times and
+// numbers are never cut, because what is left of them would be something else.
+func (t *table) shortened() *table {
+	limits, over := t.widths(), t.over()
+	if over <= 0 {
+		return t
+	}
+	for i := range limits {
+		if !t.isText(i) {
+			limits[i] = 0
+		}
+	}
+	for ; over > 0; over-- {
+		longest := 0
+		for i, n := range limits {
+			if n > limits[longest] {
+				longest = i
+			}
+		}
+		if limits[longest] <= max(leastCut, Width(t.head[longest])) {
+			return nil
+		}
+		limits[longest]--
+	}
+	short := *t
+	short.rows = make([][]string, len(t.rows))
+	for i, row := range t.rows {
+		short.rows[i] = slices.Clone(row)
+		for j, cell := range row {
+			if limits[j] > 0 {
+				short.rows[i][j] = cut(cell, limits[j])
+			}
+		}
+	}
+	return &short
+}
+
+// idHeads are the names of columns with ids.
+var idHeads = []string{"TASK", "WEBHOOK", "KEY"}
+
+// uncut matches cells that are not cut: times, numbers and durations.
+var uncut = regexp.MustCompile(`^(-|[-+~<]?[0-9][0-9.:/%a-zA-Zµ -]*)$`)
+
+// isText reports whether a column has texts, which may be cut.
+func (t *table) isText(column int) bool {
+	if t.head[column] == stateHead || slices.Contains(idHeads, t.head[column]) {
+		return false
+	}
+	return slices.ContainsFunc(t.rows, func(row []string) bool { return !uncut.MatchString(row[column]) })
 }
 
 // toTheMinute returns a table with the same times, but without their seconds.
@@ -163,6 +241,18 @@ func (t *table) toTheMinute() *table {
 		}
 	}
 	return &short
+}
+
+// over is how many columns the longest row takes too many, if no text is wrapped.
+func (t *table) over() int {
+	if t.width == 0 {
+		return 0
+	}
+	over := len(t.indent) - columnGap - t.width
+	for _, n := range t.widths() {
+		over += n + columnGap
+	}
+	return over
 }
 
 // fits reports whether no row is folded.
@@ -194,23 +284,39 @@ func (t *table) line(out *strings.Builder, f fold, further bool, widths []int, r
 	at := len(indent)
 	out.WriteString(indent)
 	for i := f.from; i < f.to-1; i++ {
-		out.WriteString(row[i] + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(row[i])+columnGap))
+		out.WriteString(t.painted(i, row[i]) + pad(row[i], widths[i]+columnGap))
 		at += widths[i] + columnGap
 	}
-	out.WriteString(Wrap(row[f.to-1], at, t.width) + "\n")
+	last := row[f.to-1]
+	if text := Wrap(last, at, t.width); text != last {
+		out.WriteString(text + "\n")
+	} else {
+		out.WriteString(t.painted(f.to-1, last) + "\n")
+	}
+}
+
+// painted returns a cell in its color: heads are bold, and states have a color.
+func (t *table) painted(column int, cell string) string {
+	switch t.head[column] {
+	case cell:
+		return t.paint.Bold(cell)
+	case stateHead:
+		return t.paint.Word(cell)
+	}
+	return cell
 }
 
 // Wrap breaks text that begins at column from so that it ends before column width: between words,
 // and inside of words that are too long. A width of 0 leaves the text as it is.
 func Wrap(text string, from, width int) string {
 	room := width - from
-	if width <= 0 || room < 8 || utf8.RuneCountInString(text) <= room {
+	if width <= 0 || room < 8 || Width(text) <= room {
 		return text
 	}
 	var b strings.Builder
 	at := 0
 	for word := range strings.FieldsSeq(text) {
-		for n := utf8.RuneCountInString(word); ; n = utf8.RuneCountInString(word) {
+		for n := Width(word); ; n = Width(word) {
 			if at > 0 && at+1+n > room && (n <= room || at+1 >= room/2) {
 				b.WriteString("\n" + strings.Repeat(" ", from))
 				at = 0
@@ -224,77 +330,11 @@ func Wrap(text string, from, width int) string {
 				at += n
 				break
 			}
-			runes := []rune(word)
-			b.WriteString(string(runes[:room-at]))
-			word, at = string(runes[room-at:]), 0
+			fits := prefix(word, room-at)
+			b.WriteString(word[:fits])
+			word, at = word[fits:], 0
 			b.WriteString("\n" + strings.Repeat(" ", from))
 		}
 	}
 	return b.String()
 }
-
-// Rows writes a list to stdout: one JSON object per line, or a table whose cells come from cells. If the terminal is
-// narrow, rows may take several lines.
-func Rows[R any](c *Console, asJSON bool, head []string, rows []R, cells func(R) []string) error {
-	return List(c, asJSON, head, nil, rows, cells)
-}
-
-// List is Rows for a list that people scan: if the terminal is too narrow for one line a row, it leaves out optional
-// columns, the first ones first, and the seconds of times.
-func List[R any](c *Console, asJSON bool, head, optional []string, rows []R, cells func(R) []string) error {
-	if asJSON {
-		for _, r := range rows {
-			if err := JSON(c.Stdout, r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := table{width: c.Width(), head: head, optional: optional}
-	for _, r := range rows {
-		t.rows = append(t.rows, cells(r))
-	}
-	return t.write(c.Stdout)
-}
-
-// Sections writes tables under titles. After an error it writes nothing more; Err returns it.
-type Sections struct {
-	w     io.Writer
-	width int
-	paint Painter
-	began bool
-	err   error
-}
-
-// NewSections writes to stdout.
-func NewSections(c *Console) *Sections {
-	return &Sections{w: c.Stdout, width: c.Width(), paint: c.Paint()}
-}
-
-// Table writes a section. One without rows is a single line.
-func (s *Sections) Table(title string, head []string, rows [][]string) {
-	if s.err != nil {
-		return
-	}
-	if s.began {
-		fmt.Fprintln(s.w)
-	}
-	s.began = true
-	if len(rows) == 0 {
-		_, s.err = fmt.Fprintf(s.w, "%s: none\n", s.paint.Bold(title))
-		return
-	}
-	fmt.Fprintln(s.w, s.paint.Bold(title))
-	t := table{width: s.width, indent: "  ", head: head, rows: rows}
-	s.err = t.write(s.w)
-}
-
-// Remark writes a line below the last table.
-func (s *Sections) Remark(text string) {
-	if s.err == nil {
-		_, s.err = fmt.Fprintln(s.w, "  "+text)
-	}
-}
-
-// Err returns the first error of writing.
-func (s *Sections) Err() error { return s.err }

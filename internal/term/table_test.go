@@ -133,7 +133,8 @@ TASK           STATE      OWNER
 `},
 	} {
 		var out strings.Builder
-		if err := (&table{width: tt.width, head: head, optional: optional, rows: rows}).write(&out); err != nil {
+		list := &table{width: tt.width, head: head, optional: optional, rows: rows, brevity: true}
+		if err := list.write(&out); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(strings.TrimPrefix(tt.want, "\n"), out.String()); diff != "" {

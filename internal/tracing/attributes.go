@@ -7,7 +7,7 @@ import (
 )
 
 // Attribute is a name and a value of a span. All names are in this file. There is no released
-// convention for A2A, and these follow the proposed one.
+// convention for A2A, and these follow the proposed one; gen_ai is OpenTelemetry's convention for models and agents.
 type Attribute = attribute.KeyValue
 
 const (
@@ -18,6 +18,12 @@ const (
 	taskState       = attribute.Key("a2a.task.state")
 	contextID       = attribute.Key("gen_ai.conversation.id")
 	agentName       = attribute.Key("gen_ai.agent.name")
+	operationName   = attribute.Key("gen_ai.operation.name")
+	responseModel   = attribute.Key("gen_ai.response.model")
+	inputTokens     = attribute.Key("gen_ai.usage.input_tokens")
+	outputTokens    = attribute.Key("gen_ai.usage.output_tokens")
+	cachedTokens    = attribute.Key("gen_ai.usage.cache_read.input_tokens")
+	reasoningTokens = attribute.Key("gen_ai.usage.reasoning.output_tokens")
 	statusCode      = attribute.Key("http.response.status_code")
 	rpcStatus       = attribute.Key("rpc.grpc.status")
 	httpRoute       = attribute.Key("http.route")
@@ -48,6 +54,26 @@ func Context(id string) Attribute { return contextID.String(id) }
 
 // Agent is the name of a task's agent.
 func Agent(name string) Attribute { return agentName.String(name) }
+
+// InvokeAgent says that a span is the work of an agent.
+func InvokeAgent() Attribute { return operationName.String("invoke_agent") }
+
+// Usage is what a run has used of models. The conventions have one model for a span, so several are not named.
+func Usage(used []a2a.Usage) (attributes []Attribute) {
+	if len(used) == 0 {
+		return nil
+	}
+	if len(used) == 1 && used[0].Model != "" {
+		attributes = append(attributes, responseModel.String(used[0].Model))
+	}
+	var input, output, cached, reasoning int64
+	for _, u := range used {
+		input, output = input+u.Input, output+u.Output
+		cached, reasoning = cached+u.Cached, reasoning+u.Reasoning
+	}
+	return append(attributes, inputTokens.Int64(input), outputTokens.Int64(output),
+		cachedTokens.Int64(cached), reasoningTokens.Int64(reasoning))
+}
 
 // Status is the status of an HTTP answer.
 func Status(code int) Attribute { return statusCode.Int(code) }

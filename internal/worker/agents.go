@@ -17,6 +17,7 @@ import (
 type Agent struct {
 	*a2a.Agent
 	Executor executor.Executor
+	Command  bool // each run is a process on this machine, and needs a slot for commands
 }
 
 // queue is one agent's waiting tasks, as the claimer sees them. When the agent changes a new queue

@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
@@ -18,15 +19,21 @@ type batch struct {
 	events  []a2a.Event
 	steps   []a2a.StepRecord
 	wait    *a2a.Wait // recorded by the last step
+	usage   []a2a.Usage
 	bytes   int
-	ends    bool    // the last event ends the run
-	due     a2a.Raw // newest checkpoint that may be saved with events
-	pending a2a.Raw // checkpoint whose event has not come yet
+	calls   bool      // the newest item is a call
+	until   time.Time // when the batch has waited for callWait; zero without a call
+	ends    bool      // the last event ends the run
+	due     a2a.Raw   // newest checkpoint that may be saved with events
+	pending a2a.Raw   // checkpoint whose event has not come yet
 
 	artifacts map[string]bool // ids that the task has
 	lease     *tasks.Lease    // for the depth of calls
 	journal   *attempt.Journal
 	bounds    attempt.Bounds
+
+	// restored returns what sets the artifact of a step back that begins again: see attempt.Restored.
+	restored func(pending []a2a.Event, s *a2a.StepRecord) (*a2a.ArtifactUpdate, int, error)
 
 	mayReply bool // a message by itself is an answer
 	taskSeen bool // an event was reported that belongs to a task, so the answer is no longer a direct reply
@@ -35,14 +42,19 @@ type batch struct {
 	first, last int // numbers of the events in their run
 }
 
-// The most that one append writes.
+// The most that one append writes: events that clients see and reports of usage, steps, and bytes.
 const (
 	batchEvents = 64
+	batchSteps  = 256
 	batchBytes  = 1 << 20
 )
 
-// gather adds an item, and the items that have arrived after it, without waiting for more. The error ends the run
-// after the gathered events.
+// callWait is how long a batch waits for what follows its first call, so that one append writes all of it. An agent
+// that calls a task calls more of them, or waits for it.
+const callWait = 2 * time.Millisecond
+
+// gather adds an item, and the items that have arrived after it. It waits for more only after a call.
+// The error ends the run after the gathered events.
 func (b *batch) gather(it item, open bool, items <-chan item) error {
 	for {
 		switch {
@@ -54,14 +66,38 @@ func (b *batch) gather(it item, open bool, items <-chan item) error {
 		if err := b.add(it); err != nil {
 			return err
 		}
-		if b.ends || len(b.events)+len(b.steps) >= batchEvents || b.bytes >= batchBytes {
+		if b.ends || b.full() {
 			return nil
 		}
-		select {
-		case it, open = <-items:
-		default:
+		var more bool
+		if it, open, more = b.next(items); !more {
 			return nil
 		}
+	}
+}
+
+func (b *batch) full() bool {
+	return len(b.events)+len(b.usage) >= batchEvents || len(b.steps) >= batchSteps || b.bytes >= batchBytes
+}
+
+// next returns the next item if it has arrived, or arrives soon enough. Without more, there is none yet.
+func (b *batch) next(items <-chan item) (it item, open, more bool) {
+	select {
+	case it, open = <-items:
+		return it, open, true
+	default:
+	}
+	left := time.Until(b.until)
+	if !b.calls || left <= 0 {
+		return it, false, false
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case it, open = <-items:
+		return it, open, true
+	case <-timer.C:
+		return it, false, false
 	}
 }
 
@@ -69,6 +105,9 @@ func (b *batch) add(it item) error {
 	b.bytes += it.size
 	if b.last = it.n; b.first == 0 {
 		b.first = it.n
+	}
+	if _, b.calls = it.event.(*a2a.Call); b.calls && b.until.IsZero() {
+		b.until = time.Now().Add(callWait)
 	}
 	if c, ok := it.event.(*a2a.Checkpoint); ok {
 		if b.pending != nil {
@@ -96,6 +135,8 @@ func (b *batch) add(it item) error {
 				err = b.addEvent(it.n, &a2a.StatusUpdate{Status: *e.Status})
 			}
 		}
+	case *a2a.Usage:
+		b.usage = append(b.usage, *e)
 	default:
 		err = b.addEvent(it.n, e)
 	}
@@ -121,23 +162,37 @@ func (b *batch) addEvent(n int, e a2a.Event) error {
 
 // record adds the n-th event of the run, which is stored as a step.
 func (b *batch) record(n int, e a2a.Event) error {
-	s, err := b.journal.Record(e)
+	s, err := b.journal.Record(e, b.lease.LastSeq+int64(len(b.events)))
 	if s != nil && err == nil {
 		err = b.bounds.AdmitCall(b.lease, s, b.journal.Calls())
 	}
 	if err != nil {
 		return invalidEvent(n, err)
 	}
-	if s != nil {
-		b.steps = attempt.AddStep(b.steps, *s)
+	if s == nil {
+		return nil
 	}
+	if s.Again {
+		u, size, err := b.restored(b.events, s)
+		if err != nil {
+			return err
+		}
+		if u != nil {
+			b.bytes += size
+			if err := b.addEvent(n, u); err != nil {
+				return err
+			}
+		}
+	}
+	b.steps = attempt.AddStep(b.steps, *s)
 	return nil
 }
 
 // written empties the batch, except for a checkpoint that waits for its event.
 func (b *batch) written() {
 	b.events, b.bytes, b.ends, b.due, b.first = nil, len(b.pending), false, nil, 0
-	b.steps, b.wait = nil, nil
+	b.steps, b.wait, b.usage = nil, nil, nil
+	b.calls, b.until = false, time.Time{}
 }
 
 // numbers names the events of the batch, so that the agent's author can find the bad one.

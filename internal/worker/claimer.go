@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,7 @@ func (c *claimer) run(ctx context.Context) {
 	for first := 0; ; {
 		c.pollQueues(ctx)
 		first = c.claimInTurn(ctx, first)
+		c.slots.noteWaiting(slices.ContainsFunc(c.queues, func(q *queue) bool { return q.Command && q.hasTasks }))
 		select {
 		case <-c.wakeups.woken:
 		case <-c.slots.freed:
@@ -204,8 +206,17 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 	return true
 }
 
-// startAll reads the inputs of claimed tasks and starts their runs.
+// startAll reads the inputs of claimed tasks and starts their runs. Tasks that do not fit into memory go back to the
+// queue, without an attempt counted.
 func (c *claimer) startAll(ctx context.Context, q *queue, leases []tasks.Lease, sent time.Time) {
+	if n := c.slots.fit(leases); n < len(leases) {
+		c.pool.release(ctx, leases[n:])
+		c.slots.release(q, len(leases)-n)
+		leases = leases[:n]
+	}
+	if len(leases) == 0 {
+		return
+	}
 	inputs, err := c.store.Inputs(ctx, leases)
 	if err != nil {
 		c.log.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)

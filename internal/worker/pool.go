@@ -17,6 +17,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,6 +44,8 @@ type Hub interface {
 type Config struct {
 	Worker       string // the name of this replica, as the store has it
 	Slots        int    // executors at once; 0: none
+	Commands     int    // of these, executors of agents that are commands; 0: as many as Slots
+	MaxHeld      int64  // bytes of the tasks that runs may hold, and of one more task; 0: no limit
 	Agents       []Agent
 	Limits       a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
 	Poll         time.Duration // how often to poll for tasks without a wake-up
@@ -58,8 +61,11 @@ type Config struct {
 	MaxCalls     int           // per task; 0: no limit
 	// MayCall returns why an agent cannot be called with a message. nil: none can.
 	MayCall func(agent string, m *a2a.Message) error
-	Logger  *slog.Logger
-	Tracer  *tracing.Tracer // nil: no traces
+	// MayStart reports whether tasks of an agent may be started without a claim, which would ask the database whether
+	// an operator has stopped the agent or this worker. nil: they may.
+	MayStart func(agent string) bool
+	Logger   *slog.Logger
+	Tracer   *tracing.Tracer // nil: no traces
 }
 
 // Pool is the worker of one process. Use New. Its methods are safe for concurrent use; Run works once.
@@ -86,7 +92,8 @@ func New(s *tasks.Store, hub Hub, cfg Config) *Pool {
 	if cfg.Abandon == 0 {
 		cfg.Abandon = 5 * time.Second
 	}
-	p := &Pool{cfg: cfg, store: s, hub: hub, slots: newSlots(cfg.Slots), runs: newRegistry()}
+	p := &Pool{cfg: cfg, store: s, hub: hub, runs: newRegistry()}
+	p.slots = newSlots(cfg.Slots, cmp.Or(cfg.Commands, cfg.Slots), cfg.MaxHeld)
 	breakers := make(chan struct{}, 1)
 	p.agents = newRoster(cfg.Limits, p.slots, &p.ended, breakers)
 	p.claimer = newClaimer(p)
@@ -104,12 +111,30 @@ func (p *Pool) SetAgents(list []Agent) {
 	signal(p.claimer.agentsChanged)
 }
 
+// Recheck makes the pool look for tasks in all queues, because an operator has let an agent or a worker continue.
+func (p *Pool) Recheck() { signal(p.claimer.agentsChanged) }
+
 // Policies returns what happens to the agents' tasks when a worker is lost, in this process or another. A
 // removed agent keeps its policy: its tasks may still be running.
 func (p *Pool) Policies() []tasks.Policy { return p.agents.allPolicies() }
 
 // Stats returns the counters and the number of runs now.
 func (p *Pool) Stats() (s Stats, running int) { return p.counters.get(), p.runs.len() }
+
+// Load is how much of a pool is in use.
+type Load struct {
+	Slots int           // executors that may run at once
+	Busy  int           // executors that run
+	Used  time.Duration // the sum over all slots of the time in which an executor ran in it, since the start
+
+	Commands     int           // executors of commands that may run at once
+	BusyCommands int           // executors of commands that run
+	Waiting      time.Duration // for how long tasks of commands have waited for a slot
+	HeldBytes    int64         // of the tasks of runs
+}
+
+// Load returns how much of the pool is in use.
+func (p *Pool) Load() Load { return p.slots.load() }
 
 // Attempts returns how many runs of each agent ended in each way since the start, by attempt.LocalOutcomes.
 func (p *Pool) Attempts() map[attempt.End]int64 { return p.ended.All() }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -38,6 +39,9 @@ func (r *run) recordUntil(
 	b := batch{
 		bounds: bounds, artifacts: make(map[string]bool), mayReply: r.queue.DirectReply, lease: r.lease,
 		journal: bounds.Journal(r.lease.Steps, r.input.Steps),
+		restored: func(pending []a2a.Event, s *a2a.StepRecord) (*a2a.ArtifactUpdate, int, error) {
+			return attempt.Restored(ctx, r.pool.store, r.lease, pending, s)
+		},
 	}
 	for i := range r.input.Task.Artifacts {
 		b.artifacts[r.input.Task.Artifacts[i].ID] = true
@@ -66,7 +70,7 @@ func (r *run) recordUntil(
 
 // write appends the events of the batch. It returns errTurnEnded or errWaiting after the end of the run.
 func (r *run) write(ctx context.Context, b *batch) error {
-	if len(b.events) == 0 && len(b.steps) == 0 && b.due == nil {
+	if len(b.events) == 0 && len(b.steps) == 0 && len(b.usage) == 0 && b.due == nil {
 		return nil
 	}
 	if err := b.bounds.Admit(r.lease, len(b.events), b.bytes, b.ends); err != nil {
@@ -76,7 +80,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		r.beginFinishing()
 	}
 	out, err := r.pool.store.Append(ctx, r.lease,
-		tasks.Batch{Events: b.events, Steps: b.steps, Wait: b.wait, Checkpoint: b.due, Reply: b.reply,
+		tasks.Batch{Events: b.events, Steps: b.steps, Wait: b.wait, Usage: b.usage, Checkpoint: b.due, Reply: b.reply,
 			ContextID: r.input.Task.ContextID})
 	if err != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
@@ -88,6 +92,9 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	ended, waits := b.ends, b.wait != nil
 	if out.State != a2a.StateNone {
 		r.state = out.State
+	}
+	if r.span != nil && len(b.usage) > 0 {
+		r.used = a2a.SumUsage(append(r.used, b.usage...))
 	}
 	b.written()
 	if !ended {

@@ -56,7 +56,7 @@ type replica struct {
 	reserved  int         // slots for tasks that were submitted; the test submits one at a time
 }
 
-func newReplica(t *testing.T, slots int, agent *a2a.Agent) *replica {
+func newReplica(t *testing.T, slots int, agent *a2a.Agent, change ...func(*worker.Config)) *replica {
 	t.Helper()
 	p := &replica{
 		t: t, gated: gated{make(chan a2a.ID, 100), make(chan struct{}, 100), &atomic.Int64{}},
@@ -79,12 +79,16 @@ func newReplica(t *testing.T, slots int, agent *a2a.Agent) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.pool = worker.New(p.Tasks, hub, worker.Config{
+	cfg := worker.Config{
 		Worker: "r1", Slots: slots, Agents: []worker.Agent{{Agent: agent, Executor: p.gated}},
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3, Deadline: time.Hour},
 		// Only wake-ups and free slots may make it claim.
 		Poll: time.Hour, Drain: time.Hour, Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	p.pool = worker.New(p.Tasks, hub, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -200,6 +204,41 @@ func TestReserveRefusesAnAgentWithALimit(t *testing.T) {
 	if p.reserved != 0 {
 		t.Errorf("%d slots were reserved", p.reserved)
 	}
+}
+
+// Only the claim asks the database whether an operator has stopped the agent. A task that is in the queue runs when the
+// agent continues.
+func TestStoppedAgentStartsNothing(t *testing.T) {
+	t.Parallel()
+	var stopped atomic.Bool
+	p := newReplica(t, 8, &a2a.Agent{Name: "gate"}, func(c *worker.Config) {
+		c.MayStart = func(string) bool { return !stopped.Load() }
+	})
+	p.warm()
+	stopped.Store(true)
+	if _, _, err := p.Tasks.BeginStop(t.Context(), tasks.StopAgent, "gate", false); err != nil {
+		t.Fatal(err)
+	}
+	id := p.submit()
+	if p.reserved != 0 || p.atWork.Load() != 0 {
+		t.Errorf("%d slots were reserved, %d are at work", p.reserved, p.atWork.Load())
+	}
+	if _, err := p.Tasks.EndStop(t.Context(), tasks.StopAgent, "gate"); err != nil {
+		t.Fatal(err)
+	}
+	p.runs(id)
+	p.end <- struct{}{}
+	// A drained worker is told to look again when it may continue.
+	if _, _, err := p.Tasks.BeginStop(t.Context(), tasks.StopWorker, "r1", false); err != nil {
+		t.Fatal(err)
+	}
+	id = p.submit()
+	if _, err := p.Tasks.EndStop(t.Context(), tasks.StopWorker, "r1"); err != nil {
+		t.Fatal(err)
+	}
+	p.pool.Recheck()
+	p.runs(id)
+	p.end <- struct{}{}
 }
 
 // A slot is for an agent's work. While its last events are being written the next run may begin.

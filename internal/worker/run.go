@@ -29,7 +29,9 @@ type run struct {
 	log      *slog.Logger
 	span     *tracing.Span // nil: no traces; belongs to the goroutine of do
 
-	state a2a.State // the last one that was written; belongs to the goroutine of do
+	// What was written, for the span. It belongs to the goroutine of do.
+	state a2a.State   // the last one
+	used  []a2a.Usage // by model; only with a span
 
 	mu        sync.Mutex
 	finishing bool // guarded by mu; its last write is under way, and removes the lease
@@ -165,8 +167,8 @@ func (r *run) trace(ctx context.Context) context.Context {
 	ctx, r.span = r.pool.cfg.Tracer.Start(ctx, "run", tracing.Consumer, l.Traceparent)
 	if r.span != nil {
 		r.span.Set(
-			tracing.Agent(l.Agent), tracing.Task(l.TaskID.String()), tracing.Context(r.input.Task.ContextID),
-			tracing.Attempt(l.Attempt), tracing.Epoch(l.Epoch),
+			tracing.InvokeAgent(), tracing.Agent(l.Agent), tracing.Task(l.TaskID.String()),
+			tracing.Context(r.input.Task.ContextID), tracing.Attempt(l.Attempt), tracing.Epoch(l.Epoch),
 		)
 		l.Traceparent = r.span.Traceparent()
 	}
@@ -181,6 +183,7 @@ func (r *run) endTrace(outcome string, err error) {
 	if r.state != a2a.StateNone {
 		r.span.Set(tracing.State(r.state))
 	}
+	r.span.Set(tracing.Usage(r.used)...)
 	if err != nil {
 		r.span.Fail(outcome)
 	}

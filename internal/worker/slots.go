@@ -1,27 +1,54 @@
 package worker
 
-import "sync"
+import (
+	"sync"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/store/tasks"
+)
 
 // recordingFactor bounds the runs of a pool, in multiples of its slots, when executors end faster than
 // their events can be recorded.
 const recordingFactor = 4
 
+// maxClaim bounds the tasks of one claim. Other replicas get their part of a burst, and the tasks that one statement
+// reads are few.
+const maxClaim = 256
+
 // slots counts the runs of a pool and says how many more may start. A slot is reserved for a run before
 // the run starts, and is free again when its executor has ended: slots bound the work of agents, and
-// recording the end of a run is not theirs.
+// recording the end of a run is not theirs. A run of a command also needs one of the slots for commands.
 type slots struct {
-	limit int           // executors at once
-	freed chan struct{} // capacity 1; read by the claimer: a slot is free again
+	maxHeld int64         // bytes of the tasks that runs may hold, and of one more task; 0: no limit
+	freed   chan struct{} // capacity 1; read by the claimer: a slot is free again
 
 	mu         sync.Mutex
 	accepting  bool           // guarded by mu; from open to close. Otherwise nothing can be reserved
-	reserved   int            // guarded by mu; for runs that are about to start
-	executing  int            // guarded by mu; runs whose executor has not ended
+	all        places         // guarded by mu; of all runs
+	commands   places         // guarded by mu; of the runs that are processes on this machine, which count in all, too
+	waiting    time.Time      // guarded by mu; since when tasks have waited for a slot for commands; zero: none does
 	recording  int            // guarded by mu; runs whose executor has ended and that are not finished
+	held       int64          // guarded by mu; bytes of the tasks of unfinished runs
+	used       time.Duration  // guarded by mu; what all slots together were in use for, until usedAt
+	usedAt     time.Time      // guarded by mu
 	unfinished sync.WaitGroup // reserved slots and unfinished runs; Add under mu while accepting
 }
 
-func newSlots(limit int) *slots { return &slots{limit: limit, freed: make(chan struct{}, 1)} }
+// places counts the slots of one kind.
+type places struct {
+	limit     int // executors at once
+	reserved  int // for runs that are about to start
+	executing int // runs whose executor has not ended
+}
+
+func (p *places) free() int { return p.limit - p.executing - p.reserved }
+
+func newSlots(all, commands int, maxHeld int64) *slots {
+	return &slots{
+		maxHeld: maxHeld, freed: make(chan struct{}, 1),
+		all: places{limit: all}, commands: places{limit: min(commands, all)},
+	}
+}
 
 // open lets slots be reserved.
 func (s *slots) open() { s.accept(true) }
@@ -55,27 +82,42 @@ func (s *slots) anyFree() bool {
 
 // free returns how many runs may start now, of any agent. The caller holds mu.
 func (s *slots) free() int {
-	if !s.accepting {
+	if !s.accepting || s.maxHeld > 0 && s.held >= s.maxHeld {
 		return 0
 	}
-	runs := s.executing + s.recording
-	return min(s.limit-s.executing, recordingFactor*s.limit-runs) - s.reserved
+	runs := s.all.executing + s.all.reserved + s.recording
+	return min(s.all.free(), recordingFactor*s.all.limit-runs)
 }
 
 // freeFor returns how many runs of q may start now. The caller holds mu.
 func (s *slots) freeFor(q *queue) int {
 	n := s.free()
+	if q.Command {
+		n = min(n, s.commands.free())
+	}
 	if q.limits.Concurrency > 0 {
 		n = min(n, q.limits.Concurrency-q.running)
 	}
 	return max(n, 0)
 }
 
-// reserve promises n slots to runs of q. The caller holds mu.
+// reserve promises n slots to runs of q, or takes back the promise of -n. The caller holds mu.
 func (s *slots) reserve(q *queue, n int) {
-	s.reserved += n
+	s.all.reserved += n
+	if q.Command {
+		s.commands.reserved += n
+	}
 	q.running += n
 	s.unfinished.Add(n)
+}
+
+// execute changes the number of executors that run for q by n. The caller holds mu.
+func (s *slots) execute(q *queue, n int) {
+	s.addUse()
+	s.all.executing += n
+	if q.Command {
+		s.commands.executing += n
+	}
 }
 
 // reserveForClaim reserves slots for a claim and returns how many. Without a backlog it keeps half of the
@@ -87,6 +129,7 @@ func (s *slots) reserveForClaim(q *queue) int {
 	if !q.backlog {
 		n = (n + 1) / 2
 	}
+	n = min(n, maxClaim)
 	s.reserve(q, n)
 	return n
 }
@@ -107,11 +150,24 @@ func (s *slots) reserveForSubmit(q *queue) bool {
 // release frees reserved slots that are not needed.
 func (s *slots) release(q *queue, n int) {
 	s.mu.Lock()
-	s.reserved -= n
-	q.running -= n
-	s.unfinished.Add(-n)
+	s.reserve(q, -n)
 	s.mu.Unlock()
 	signal(s.freed)
+}
+
+// fit returns how many of the first tasks of a claim may be read and run: as many as the memory for tasks has room for.
+// The first one always may. There was room when its slot was reserved, and a large task would wait forever while there
+// are runs.
+func (s *slots) fit(leases []tasks.Lease) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held
+	for i := range leases {
+		if held += leases[i].Bytes; i > 0 && s.maxHeld > 0 && held > s.maxHeld {
+			return i
+		}
+	}
+	return len(leases)
 }
 
 // expectBacklog notes that tasks of an agent may have waited before it was added.
@@ -124,29 +180,68 @@ func (s *slots) setBacklog(q *queue, backlog bool) {
 	q.backlog = backlog
 }
 
-// started turns a reserved slot into one with an executor.
-func (s *slots) started() {
+// noteWaiting notes whether tasks of commands wait. They wait for a slot if none is free for commands.
+func (s *slots) noteWaiting(tasks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reserved--
-	s.executing++
+	switch {
+	case !tasks || s.commands.free() > 0:
+		s.waiting = time.Time{}
+	case s.waiting.IsZero():
+		s.waiting = time.Now()
+	}
+}
+
+// started turns a reserved slot into one with an executor. The run holds a task of this size.
+func (s *slots) started(q *queue, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.execute(q, 1)
+	s.all.reserved--
+	if q.Command {
+		s.commands.reserved--
+	}
+	s.held += bytes
 }
 
 // executorEnded frees the slot of a run.
 func (s *slots) executorEnded(q *queue) {
 	s.mu.Lock()
-	s.executing--
+	s.execute(q, -1)
 	s.recording++
 	q.running--
 	s.mu.Unlock()
 	signal(s.freed)
 }
 
-// finished notes that a run has ended and that its end is recorded. Its slot was freed before.
-func (s *slots) finished() {
+// finished notes that a run has ended and that its end is recorded. Its slot was freed before, its memory is free now.
+func (s *slots) finished(bytes int64) {
 	s.mu.Lock()
 	s.recording--
+	s.held -= bytes
 	s.mu.Unlock()
 	s.unfinished.Done()
 	signal(s.freed)
+}
+
+// addUse adds the time since the last call. It comes before each change of executing. The caller holds mu.
+func (s *slots) addUse() {
+	now := time.Now()
+	s.used += time.Duration(s.all.executing) * now.Sub(s.usedAt)
+	s.usedAt = now
+}
+
+// load returns how many slots are in use, and for how long all of them together were in use since the start.
+func (s *slots) load() Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addUse()
+	l := Load{
+		Slots: s.all.limit, Busy: s.all.executing, Used: s.used,
+		Commands: s.commands.limit, BusyCommands: s.commands.executing, HeldBytes: s.held,
+	}
+	if !s.waiting.IsZero() {
+		l.Waiting = time.Since(s.waiting)
+	}
+	return l
 }

@@ -12,8 +12,12 @@ import (
 // Reserve reserves a slot for a task of an agent that is being submitted, so that no claim is
 // needed. It refuses while more tasks of the agent may wait than there was room for, because they
 // came first. A task that enters the queue at the same time may be overtaken. Reserve also refuses
-// for an agent with a concurrency limit, which only the claim can enforce over all replicas.
+// for an agent with a concurrency limit, which only the claim can enforce over all replicas, and for
+// one that is stopped.
 func (p *Pool) Reserve(agent string) (tasks.Slot, bool) {
+	if p.cfg.MayStart != nil && !p.cfg.MayStart(agent) {
+		return tasks.Slot{}, false
+	}
 	q := p.agents.find(agent)
 	if q == nil || q.limits.Concurrency > 0 || !q.breaker.isClosed() || !p.slots.reserveForSubmit(q) {
 		return tasks.Slot{}, false
@@ -44,11 +48,12 @@ func (p *Pool) start(ctx context.Context, q *queue, l *tasks.Lease, in tasks.Inp
 		p.slots.release(q, 1)
 		return
 	}
-	p.slots.started()
+	bytes := l.Bytes
+	p.slots.started(q, bytes)
 	p.runs.add(r)
 	p.renewals.add(q.limits.LeaseTTL, sent) // after runs.add: a renewer without runs ends
 	go func() {
-		defer p.slots.finished()
+		defer p.slots.finished(bytes)
 		defer p.unregister(r)
 		r.do(ctx)
 	}()

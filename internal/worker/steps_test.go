@@ -167,10 +167,17 @@ func TestWaitEndsTheRunAndContinuesInTime(t *testing.T) {
 	}
 }
 
+// A message ends a wait, with or without a question, also if it comes before the wait. The result of the wait names it.
 func TestMessageEndsAWait(t *testing.T) {
 	t.Parallel()
-	for _, early := range []bool{false, true} { // the message comes before the wait
-		t.Run(fmt.Sprintf("early=%t", early), func(t *testing.T) {
+	ask := status(a2a.StateInputRequired, "which?").Status
+	for name, c := range map[string]struct {
+		early    bool // the message comes before the wait
+		question *a2a.Status
+	}{
+		"wait": {false, nil}, "early": {true, nil}, "question": {false, &ask}, "early answer": {true, &ask},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.waits()
@@ -180,23 +187,35 @@ func TestMessageEndsAWait(t *testing.T) {
 					begun <- struct{}{}
 					<-begin
 				}
-				if by, over := p.wait(a2a.Wait{Key: "reply#1", Message: true, For: time.Hour}); over {
-					p.complete(fmt.Sprintf("%s after %d messages", by, len(p.run.Messages)))
+				w := a2a.Wait{Key: "reply#1", Message: true, For: time.Hour, Status: c.question}
+				by, over := p.wait(w)
+				if !over {
+					return
 				}
+				named := "no message"
+				for i := range p.run.Messages {
+					if m := &p.run.Messages[i]; strings.Contains(by, strconv.Quote(m.ID)) {
+						named = m.Parts[0].Text
+					}
+				}
+				p.complete(fmt.Sprintf("%t %s after %d", strings.HasPrefix(by, `{"by" : "message"`), named,
+					len(p.run.Messages)))
 			}))))
 			task := f.submit("a", "x")
 			receive(t, "run", begun)
-			if !early {
+			if !c.early {
 				close(begin)
 				f.waitWaiting(1)
 			}
 			f.followUp("a", task, "y")
-			if early {
+			if c.early {
 				close(begin)
 			}
-			got := f.waitState(task, a2a.StateCompleted).Status.Message.Parts[0].Text
-			if got != `{"by":"message"} after 2 messages` {
+			if got := f.waitState(task, a2a.StateCompleted).Status.Message.Parts[0].Text; got != "true y after 2" {
 				t.Errorf("got %s", got)
+			}
+			if n := value[int](f, "SELECT count(*)::int FROM a2a.task_waits"); n != 0 {
+				t.Errorf("%d waits are left", n)
 			}
 		})
 	}
@@ -228,27 +247,6 @@ func TestQuestionWithoutAnAnswerEndsByTime(t *testing.T) {
 	const states = `SELECT string_agg(state::text, ' ' ORDER BY seq) FROM a2a.task_events WHERE task_id = $1`
 	if got := value[string](f, states, task); got != "1 2 3 2 100" {
 		t.Errorf("the states were %s", got)
-	}
-}
-
-func TestAnswerEndsAQuestion(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.waits()
-	f.start(config(nil, agent("a", programs(func(p *program) {
-		ask := status(a2a.StateInputRequired, "which?").Status
-		if by, over := p.wait(a2a.Wait{Key: "ask#1", For: time.Hour, Message: true, Status: &ask}); over {
-			p.complete(by)
-		}
-	}))))
-	task := f.submit("a", "x")
-	f.waitState(task, a2a.StateInputRequired)
-	f.followUp("a", task, "y")
-	if got := f.waitState(task, a2a.StateCompleted).Status.Message.Parts[0].Text; got != `{"by":"message"}` {
-		t.Errorf("the wait ended by %s", got)
-	}
-	if n := value[int](f, "SELECT count(*)::int FROM a2a.task_waits"); n != 0 {
-		t.Errorf("%d waits are left", n)
 	}
 }
 

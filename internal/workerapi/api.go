@@ -42,7 +42,9 @@ type Config struct {
 	MaxCallDepth  int            // of calls; 0: no limit
 	MaxCalls      int            // per task; 0: no limit
 	// MayCall returns why an agent cannot be called with a message. nil: none can.
-	MayCall       func(agent string, m *a2a.Message) error
+	MayCall func(agent string, m *a2a.Message) error
+	// Drained reports whether an operator wants a worker to claim no more tasks. nil: none.
+	Drained       func(worker string) bool
 	Poll          time.Duration // how often to poll for tasks; default 1 s
 	MaxBody       int64         // default 4 MiB
 	MaxDepth      int           // of JSON; default 64
@@ -90,6 +92,7 @@ type API struct {
 	presence   *presence
 	wakeups    *delayedWakeups
 	artifacts  artifactCache
+	held       heldRuns
 	mux        *http.ServeMux
 	claims     atomic.Int64
 	tally      attempt.Tally // of runs that ended
@@ -131,13 +134,27 @@ func (a *API) SetAgents(list []*a2a.Agent) {
 		a.tally.Serve(x.Name, attempt.RemoteOutcomes)
 	}
 	a.byName.Store(&next)
+	a.held.forget() // their limits may have changed
 }
+
+// Recheck makes waiting claims look for tasks again, because an operator has let an agent or a worker continue.
+func (a *API) Recheck() {
+	a.dispatcher.markAll()
+	a.dispatcher.signal()
+}
+
+// drained reports whether an operator wants a worker to claim no more tasks. The claim asks the database again.
+func (a *API) drained(worker string) bool { return a.cfg.Drained != nil && a.cfg.Drained(worker) }
 
 // Attempts returns how many runs this process has given to remote workers since it started. It also
 // returns how many of each agent ended in each of attempt.RemoteOutcomes.
 func (a *API) Attempts() (claimed int64, ended map[attempt.End]int64) {
 	return a.claims.Load(), a.tally.All()
 }
+
+// Present returns the workers that wait for tasks, or have asked for some since the last call: at most
+// tasks.MostRemoteWorkers of a tenant.
+func (a *API) Present() []tasks.RemoteWorker { return a.presence.takeWorkers() }
 
 func (a *API) agents() map[string]*agent {
 	if m := a.byName.Load(); m != nil {

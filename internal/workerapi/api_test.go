@@ -257,6 +257,7 @@ func TestDeadlineAndIdleTimeoutEndARun(t *testing.T) {
 	}
 	r = f.claim("words", 1)[0]
 	f.exec("UPDATE a2a.tasks SET deadline_at = deadline_at - interval '61 minutes' WHERE id = $1", f.id(r))
+	f.api.ForgetRuns() // as if the time had passed
 	want(t, f.post(r.path+"events", events(completed)), 409, "LEASE_LOST")
 	task := f.snapshot(f.id(r))
 	if task.Status.State != a2a.StateFailed || task.Status.Message.Parts[0].Text != "deadline exceeded" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/executor/vocab"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -16,7 +17,9 @@ import (
 // any part is invalid. The last of several checkpoints counts, and the checkpoint of the request
 // comes last: all of a request is saved in one transaction. Unlike with exec and http no event need
 // follow a checkpoint, because the answer confirms that it was saved.
-func (a *API) newBatch(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest) (b tasks.Batch, err error) {
+func (a *API) newBatch(
+	ctx context.Context, mem *budget.Lease, h *tasks.RemoteRun, req *eventsRequest,
+) (b tasks.Batch, err error) {
 	b.ID, b.ContextID = req.batchID, h.ContextID
 	d := vocab.Decoder{
 		TaskID: h.TaskID.String(), ContextID: h.ContextID,
@@ -43,9 +46,20 @@ func (a *API) newBatch(ctx context.Context, h *tasks.RemoteRun, req *eventsReque
 			b.Checkpoint = e.Body
 			continue
 		case *a2a.Step, *a2a.Wait, *a2a.Call:
-			if err := a.addStep(&b, h, journal, e); err != nil {
+			s, err := a.addStep(&b, h, journal, e)
+			if err != nil {
 				return b, invalid(place(i), err)
 			}
+			if s != nil && s.Again {
+				n, err := a.restore(ctx, mem, h, &b, s)
+				if err != nil {
+					return b, err
+				}
+				size += n
+			}
+			continue
+		case *a2a.Usage:
+			b.Usage = append(b.Usage, *e)
 			continue
 		case *a2a.ArtifactUpdate:
 			artifacts = append(artifacts, e.Artifact.ID)
@@ -118,15 +132,17 @@ func (a *API) journal(ctx context.Context, h *tasks.RemoteRun, events []a2a.Even
 	return j, nil
 }
 
-// addStep adds a step, a call or a wait to the batch.
-func (a *API) addStep(b *tasks.Batch, h *tasks.RemoteRun, journal *attempt.Journal, e a2a.Event) error {
-	s, err := journal.Record(e)
+// addStep adds a step, a call or a wait to the batch. It returns what is stored of it; nil if it is stored already.
+func (a *API) addStep(
+	b *tasks.Batch, h *tasks.RemoteRun, journal *attempt.Journal, e a2a.Event,
+) (*a2a.StepRecord, error) {
+	s, err := journal.Record(e, h.LastSeq+int64(len(b.Events)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s != nil {
 		if err := a.bounds.AdmitCall(&h.Lease, s, journal.Calls()); err != nil {
-			return err
+			return nil, err
 		}
 		b.Steps = attempt.AddStep(b.Steps, *s)
 	}
@@ -136,7 +152,21 @@ func (a *API) addStep(b *tasks.Batch, h *tasks.RemoteRun, journal *attempt.Journ
 			b.Events = append(b.Events, &a2a.StatusUpdate{Status: *w.Status})
 		}
 	}
-	return nil
+	return s, nil
+}
+
+// restore adds the event that sets the artifact of a step back that begins again, and returns its size.
+func (a *API) restore(
+	ctx context.Context, mem *budget.Lease, h *tasks.RemoteRun, b *tasks.Batch, s *a2a.StepRecord,
+) (int, error) {
+	if err := mem.Grow(ctx, 2*h.Bytes); err != nil {
+		return 0, err
+	}
+	u, size, err := attempt.Restored(ctx, a.store, &h.Lease, b.Events, s)
+	if u != nil {
+		b.Events = append(b.Events, u)
+	}
+	return size, err
 }
 
 func invalid(at string, err error) error {

@@ -23,11 +23,12 @@ func (a *API) serveClaim(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range agents {
-		a.presence.note(x.name)
-	}
 	a.extendDeadlines(r.w, req.wait)
-	c := &claim{worker: req.worker, agents: agents, max: req.max, noWait: req.wait == 0}
+	c := &claim{
+		worker: req.worker, tenant: r.principal.Tenant, userAgent: clip(attempt.CleanText(r.UserAgent())),
+		agents: agents, max: req.max, noWait: req.wait == 0,
+	}
+	a.presence.noteClaim(c)
 	if !a.dispatcher.add(c) {
 		return nil, a2a.Errorf(a2a.CodeRateLimited, "too many claims are waiting here")
 	}
@@ -35,7 +36,7 @@ func (a *API) serveClaim(ctx context.Context, r *request) ([]byte, error) {
 	if got.err != nil {
 		return nil, got.err
 	}
-	return a.runs(ctx, r.mem, got.leases)
+	return a.runs(ctx, r.mem, got)
 }
 
 // await waits until the claim is given tasks, its wait is over, or the server drains.
@@ -61,8 +62,8 @@ const maxClaimed = 16 << 20
 
 // runs reads the claimed tasks and returns the answer to the worker. It releases the leases if the
 // worker is no longer there to receive them.
-func (a *API) runs(ctx context.Context, mem *budget.Lease, leases []tasks.Lease) ([]byte, error) {
-	b := []byte(`{"runs":[`)
+func (a *API) runs(ctx context.Context, mem *budget.Lease, got claimResult) ([]byte, error) {
+	b, leases := []byte(`{"runs":[`), got.leases
 	if len(leases) == 0 {
 		return append(b, "]}"...), ctx.Err()
 	}
@@ -92,6 +93,7 @@ func (a *API) runs(ctx context.Context, mem *budget.Lease, leases []tasks.Lease)
 				b = append(b, ',')
 			}
 			a.claims.Add(1)
+			a.held.put(l.Remote(in.Task.ContextID, a.limitsOf(l.Agent).LeaseTTL), got.asked)
 			b = a.appendRun(b, l, &in.Input)
 		}
 	}

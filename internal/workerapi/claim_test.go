@@ -3,7 +3,11 @@ package workerapi_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -41,6 +45,55 @@ func TestWaitingClaimIsWoken(t *testing.T) {
 	id := f.submit("other", "ann")
 	if runs := runsOf(t, <-got); len(runs) != 1 || runs[0].TaskID != id.String() {
 		t.Errorf("runs %+v", runs)
+	}
+}
+
+// TestDrainedWorkerDoesNotKeepTasksFromOthers: its claim comes first, and the other one gets the task. It gets the next
+// one when it may continue.
+func TestDrainedWorkerDoesNotKeepTasksFromOthers(t *testing.T) {
+	t.Parallel()
+	var drained atomic.Bool
+	drained.Store(true)
+	asked := make(chan struct{}, 100)
+	f := newFixture(t, func(c *workerapi.Config) {
+		c.Drained = func(worker string) bool {
+			if worker == "hangs" {
+				asked <- struct{}{}
+			}
+			return worker == "hangs" && drained.Load()
+		}
+	})
+	if _, _, err := f.Tasks.BeginStop(t.Context(), tasks.StopWorker, "hangs", false); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(worker string) <-chan reply {
+		got := make(chan reply, 1)
+		go func() {
+			r, err := f.tryAsk(t.Context(), f.at, "all", "POST", "/claim",
+				`{"worker":"`+worker+`","agents":["words"],"max":1,"waitSeconds":60}`)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- r
+		}()
+		return got
+	}
+	hangs := claim("hangs")
+	<-asked // it waits
+	works := claim("works")
+	f.waitPolled()
+	id := f.submit("words", "ann")
+	if runs := runsOf(t, <-works); len(runs) != 1 || runs[0].TaskID != id.String() {
+		t.Errorf("the other worker has the runs %+v", runs)
+	}
+	id = f.submit("words", "ann")
+	if _, err := f.Tasks.EndStop(t.Context(), tasks.StopWorker, "hangs"); err != nil {
+		t.Fatal(err)
+	}
+	drained.Store(false)
+	f.api.Recheck()
+	if runs := runsOf(t, <-hangs); len(runs) != 1 || runs[0].TaskID != id.String() {
+		t.Errorf("the worker that may continue has the runs %+v", runs)
 	}
 }
 
@@ -193,5 +246,22 @@ func TestAgentsChange(t *testing.T) {
 	id := f.submit("new", "ann")
 	if runs := runsOf(t, <-got); len(runs) != 1 || runs[0].TaskID != id.String() {
 		t.Errorf("runs %+v", runs)
+	}
+}
+
+// A worker that stops gives up its claim. That is no error of the server.
+func TestAbortedClaimIsNoServerError(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/worker/v1/claim",
+		strings.NewReader(`{"worker":"w","agents":["words"],"waitSeconds":60}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer all")
+	f.api.ServeHTTP(w, r)
+	if w.Code != 499 {
+		t.Errorf("status %d %s, want 499", w.Code, w.Body)
 	}
 }

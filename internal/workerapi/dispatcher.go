@@ -26,7 +26,7 @@ type dispatcher struct {
 
 	// Used by the goroutine of run only.
 	unsure        int               // queues in state mayHoldTasks that this round has claimed from
-	turn          int               // rotates which of its agents a claim tries first
+	turn          int               // rotates which of its agents claims try first
 	subscriptions map[string]func() // queues whose wake-ups arrive, and what ends each subscription
 }
 
@@ -44,16 +44,19 @@ const fewQueues = 4
 
 // claim is one request for work that waits.
 type claim struct {
-	worker string
-	agents []*agent
-	max    int
-	noWait bool // one try is enough
-	got    chan claimResult
-	done   bool // guarded by the dispatcher's mu; answered, or no longer waiting
+	worker    string
+	tenant    string // of the credentials
+	userAgent string // what the worker says it is
+	agents    []*agent
+	max       int
+	noWait    bool // one try is enough
+	got       chan claimResult
+	done      bool // guarded by the dispatcher's mu; answered, or no longer waiting
 }
 
 type claimResult struct {
 	leases []tasks.Lease
+	asked  time.Time // a moment before the first of them was claimed
 	err    error
 }
 
@@ -192,16 +195,11 @@ func (d *dispatcher) checkQueues(ctx context.Context, claimer *tasks.Claimer, po
 	}
 }
 
-// waitingAgents returns the agents for which claims wait.
-func (d *dispatcher) waitingAgents() (names []string) {
+// waitingClaims returns the claims that wait.
+func (d *dispatcher) waitingClaims() []*claim {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range d.waiting {
-		for _, a := range c.agents {
-			names = append(names, a.name)
-		}
-	}
-	return names
+	return slices.Clone(d.waiting)
 }
 
 // unsureQueues returns the agents that claims wait for and whose queues may hold tasks.
@@ -265,74 +263,4 @@ func (d *dispatcher) markAll() {
 			d.queues[a.name] = mayHoldTasks
 		}
 	}
-}
-
-// serve tries to claim tasks for each waiting claim once.
-func (d *dispatcher) serve(ctx context.Context, claimer *tasks.Claimer) {
-	d.mu.Lock()
-	line := slices.Clone(d.waiting)
-	d.mu.Unlock()
-	for _, c := range line {
-		if ctx.Err() != nil {
-			return
-		}
-		r := d.claim(ctx, claimer, c)
-		if r.err == nil && len(r.leases) == 0 && !c.noWait {
-			continue
-		}
-		if !d.answer(c, r) && len(r.leases) > 0 {
-			d.api.release(ctx, r.leases)
-		}
-	}
-}
-
-// claim claims tasks for one request, from the queues of its agents in turn.
-func (d *dispatcher) claim(ctx context.Context, claimer *tasks.Claimer, c *claim) (r claimResult) {
-	d.turn++
-	for _, a := range c.agents {
-		d.subscribe(a.name) // before the claim, so that no wake-up is missed
-	}
-	for i := range c.agents {
-		a := c.agents[(d.turn+i)%len(c.agents)]
-		n := c.max - len(r.leases)
-		if n == 0 || !d.startClaim(c, a.name) {
-			continue
-		}
-		// If the server or the request ended in the middle, it would be unknown what was claimed.
-		leases, err := claimer.ClaimFor(context.WithoutCancel(ctx), tasks.ClaimRequest{
-			Agent: a.name, Worker: c.worker, Slots: n,
-			Running: a.limits.Concurrency, TTL: a.limits.LeaseTTL, Deadline: a.limits.Deadline,
-		})
-		if err != nil {
-			d.mark(a.name)
-			if len(r.leases) == 0 {
-				r.err = err
-			}
-			return r
-		}
-		if len(leases) == n {
-			d.markFull(a.name)
-		}
-		r.leases = append(r.leases, leases...)
-	}
-	return r
-}
-
-// startClaim reports whether to claim from a queue for a claim that still waits. If so it clears
-// the state of the queue.
-func (d *dispatcher) startClaim(c *claim, agent string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	state := d.queues[agent]
-	if c.done || state == 0 {
-		return false
-	}
-	if state == mayHoldTasks && !c.noWait { // a claim that does not wait is tried now in any case
-		if d.unsure++; d.unsure > fewQueues { // more queues woke up meanwhile: the next round asks for all
-			d.signal()
-			return false
-		}
-	}
-	d.clearLocked(agent)
-	return true
 }

@@ -316,9 +316,10 @@ func (f *fixture) exec(query string, args ...any) {
 	}
 }
 
-// expire makes a lease end in the past.
+// expire makes a lease end in the past. The replica that was started last has forgotten it, as if the time had passed.
 func (f *fixture) expire(r run) {
 	f.t.Helper()
+	f.api.ForgetRuns()
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1",
 		f.id(r))
 }

@@ -25,6 +25,7 @@ func FuzzDecoders(f *testing.F) {
 			`"append":true,"lastChunk":true}},{"checkpoint":null}]}`,
 		`{"events":[{"message":{"parts":[{"text":"x"}]}},3,"x",{}]}`, `{"outcome":"done","outcome":"fail"}`,
 		`{"max":1e1,"worker":"w","agents":["a"]}`,
+		`{"events":[{"usage":{"model":"m","inputTokens":12,"outputTokens":34,"requests":1}},{"usage":{}}]}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -64,13 +65,13 @@ func FuzzDecoders(f *testing.F) {
 			told(t, "events", err)
 			return
 		}
-		b, err := a.newBatch(context.Background(), &tasks.RemoteRun{Lease: tasks.Lease{LastSeq: 2}}, &req)
+		b, err := a.newBatch(context.Background(), nil, &tasks.RemoteRun{Lease: tasks.Lease{LastSeq: 2}}, &req)
 		if err != nil {
 			told(t, "events", err)
 			return
 		}
-		if len(b.Events) > maxEvents {
-			t.Errorf("%d events", len(b.Events))
+		if len(b.Events) > maxEvents || len(b.Usage) > maxEvents {
+			t.Errorf("%d events and %d reports of usage", len(b.Events), len(b.Usage))
 		}
 		for i, e := range b.Events {
 			if s, ok := e.(*a2a.StatusUpdate); ok && s.Status.State.EndsTurn() && i != len(b.Events)-1 {

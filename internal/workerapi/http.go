@@ -116,6 +116,9 @@ var statuses = map[a2a.ErrorCode]int{
 	a2a.CodeUnavailable:          http.StatusServiceUnavailable,
 }
 
+// statusClientGone is the status of a request whose client has disconnected, as proxies log it. Nobody reads it.
+const statusClientGone = 499
+
 // refuse answers with an error. An error that was not written for callers only goes to the log.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status, reason, text, field := http.StatusInternalServerError, a2a.CodeInternal.Reason(), "Internal error", ""
@@ -129,7 +132,9 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		status, reason, text = http.StatusNotFound, "NOT_FOUND", nf.Error()
 	case errors.As(err, &e) && statuses[e.Code] != 0:
 		status, reason, text, field = statuses[e.Code], e.Code.Reason(), e.Message, e.Field
-	case r.Context().Err() == nil:
+	case r.Context().Err() != nil:
+		status = statusClientGone
+	default:
 		a.cfg.Logger.ErrorContext(r.Context(), "internal error",
 			"request_id", w.Header().Get("X-Request-Id"), "path", clip(r.URL.Path), "err", err)
 	}

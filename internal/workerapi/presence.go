@@ -20,18 +20,20 @@ const presenceEvery = 15 * time.Second
 type presence struct {
 	store   *tasks.Store
 	log     *slog.Logger
-	waiting func() []string // agents for which claims wait now
+	waiting func() []*claim // that wait now
 	kick    chan struct{}   // capacity 1: an agent was seen that had no worker for a while
 
 	mu       sync.Mutex
 	seen     map[string]bool      // guarded by mu; since the last record
 	recorded map[string]time.Time // guarded by mu; when each agent was last recorded
+	workers  presentWorkers       // guarded by mu; since the last call of presentWorkers
 }
 
 func newPresence(a *API) *presence {
 	return &presence{
-		store: a.store, log: a.cfg.Logger, waiting: a.dispatcher.waitingAgents, kick: make(chan struct{}, 1),
+		store: a.store, log: a.cfg.Logger, waiting: a.dispatcher.waitingClaims, kick: make(chan struct{}, 1),
 		seen: make(map[string]bool), recorded: make(map[string]time.Time),
+		workers: make(presentWorkers),
 	}
 }
 
@@ -46,6 +48,65 @@ func (p *presence) note(agent string) {
 		default:
 		}
 	}
+}
+
+// noteClaim notes that a worker asks for tasks.
+func (p *presence) noteClaim(c *claim) {
+	for _, x := range c.agents {
+		p.note(x.name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.workers.add(c)
+}
+
+// takeWorkers returns the workers that wait for tasks, or have asked for some since the last call.
+func (p *presence) takeWorkers() []tasks.RemoteWorker {
+	waiting := p.waiting()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range waiting {
+		p.workers.add(c)
+	}
+	list := p.workers.all()
+	clear(p.workers)
+	return list
+}
+
+// presentWorkers are workers by tenant and name.
+type presentWorkers map[string]map[string]*tasks.RemoteWorker
+
+// add adds the worker of a claim, or the agents of the claim to those that the worker asks for: some workers claim for
+// one agent at a time. It drops the worker if the tenant has too many.
+func (w presentWorkers) add(c *claim) {
+	of := w[c.tenant]
+	if of == nil {
+		of = make(map[string]*tasks.RemoteWorker)
+		w[c.tenant] = of
+	}
+	x := of[c.worker]
+	if x == nil {
+		if len(of) == tasks.MostRemoteWorkers {
+			return
+		}
+		x = &tasks.RemoteWorker{Tenant: c.tenant, Name: c.worker}
+		of[c.worker] = x
+	}
+	x.Version = c.userAgent
+	for _, a := range c.agents {
+		if at, known := slices.BinarySearch(x.Agents, a.name); !known {
+			x.Agents = slices.Insert(x.Agents, at, a.name)
+		}
+	}
+}
+
+func (w presentWorkers) all() (list []tasks.RemoteWorker) {
+	for _, of := range w {
+		for _, x := range of {
+			list = append(list, *x)
+		}
+	}
+	return list
 }
 
 // run records until ctx is done.
@@ -90,8 +151,10 @@ func (p *presence) take() []string {
 	waiting := p.waiting()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, agent := range waiting {
-		p.seen[agent] = true
+	for _, c := range waiting {
+		for _, x := range c.agents {
+			p.seen[x.name] = true
+		}
 	}
 	agents := slices.Sorted(maps.Keys(p.seen))
 	for _, agent := range agents {

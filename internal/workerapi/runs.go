@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
@@ -28,16 +29,18 @@ func (a *API) remoteLease(r *request, batch string) (tasks.RemoteLease, error) {
 	if err != nil || bad != nil || epoch < 1 {
 		return tasks.RemoteLease{}, db.ErrLeaseLost
 	}
-	return tasks.RemoteLease{Task: task, Epoch: epoch, Batch: batch, Agents: a.allowed(&r.principal)}, nil
+	return tasks.RemoteLease{Task: task, Epoch: epoch, Batch: batch}, nil
 }
 
 // withLease renews the lease and calls do. It tries again if another request for the same run came
 // first. It returns ErrLeaseLost if the lease is not held. It ends a run whose deadline has passed,
-// or that has reported nothing for too long; reports says that this request is a report.
+// or that has reported nothing for too long; reports says that this request is a report. It remembers the run if do
+// returns that it continues.
 func (a *API) withLease(ctx context.Context, g tasks.RemoteLease, reports bool,
-	do func(h *tasks.RemoteRun) error) error {
+	do func(h *tasks.RemoteRun) (continues bool, err error)) error {
 	const tries = 16
 	for range tries {
+		asked := time.Now()
 		h, err := a.store.RenewRemote(ctx, g)
 		if err != nil {
 			return err
@@ -48,7 +51,11 @@ func (a *API) withLease(ctx context.Context, g tasks.RemoteLease, reports bool,
 			a.fail(ctx, &h.Lease, *f)
 			return db.ErrLeaseLost
 		}
-		if err := do(h); !errors.Is(err, db.ErrLeaseLost) {
+		continues, err := do(h)
+		if err == nil && continues {
+			a.held.put(h, asked)
+		}
+		if !errors.Is(err, db.ErrLeaseLost) {
 			return err
 		}
 	}
@@ -92,10 +99,17 @@ func (a *API) serveEvents(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var n answer
-	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) (err error) {
-		n, err = a.report(ctx, h, &req)
-		return err
+	n, done, err := a.reportHeld(ctx, r, g, &req)
+	if err != nil {
+		return nil, err
+	}
+	if done {
+		return n.encode(true), nil
+	}
+	g.Agents = a.allowed(&r.principal)
+	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) (continues bool, err error) {
+		n, continues, err = a.report(ctx, r.mem, h, &req)
+		return continues, err
 	})
 	if errors.Is(err, db.ErrLeaseLost) {
 		n, err = a.endedRun(ctx, g)
@@ -106,38 +120,50 @@ func (a *API) serveEvents(ctx context.Context, r *request) ([]byte, error) {
 	return n.encode(true), nil
 }
 
-// report writes one batch under the lease.
-func (a *API) report(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest) (answer, error) {
+// report writes one batch under a lease that was just renewed.
+func (a *API) report(
+	ctx context.Context, mem *budget.Lease, h *tasks.RemoteRun, req *eventsRequest,
+) (n answer, continues bool, err error) {
 	if h.Repeat != nil {
-		return answer{lastSeq: h.Repeat.LastSeq, until: h.Repeat.Until}, nil
+		return answer{lastSeq: h.Repeat.LastSeq, until: h.Repeat.Until}, false, nil
 	}
-	b, err := a.newBatch(ctx, h, req)
+	b, err := a.newBatch(ctx, mem, h, req)
 	if err != nil {
-		return answer{}, a.refused(ctx, h, err)
+		return answer{}, false, a.refused(ctx, h, err)
 	}
-	n := answer{lastSeq: h.LastSeq, until: h.Until}
-	if len(b.Events) == 0 && len(b.Steps) == 0 && b.Checkpoint == nil && b.ID == "" {
-		return n, nil
+	if isEmpty(&b) {
+		return answer{lastSeq: h.LastSeq, until: h.Until}, true, nil
 	}
-	out, err := a.store.Append(ctx, &h.Lease, b)
-	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
+	n, continues, err = a.append(ctx, h, b)
+	if err != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		a.cfg.Logger.WarnContext(ctx, "the database refused an event",
 			"task_id", h.TaskID, "agent", h.Agent, "epoch", h.Epoch, "err", err)
-		return answer{}, a.refused(ctx, h, invalid("events", errors.New("PostgreSQL cannot store one of them")))
+		err = a.refused(ctx, h, invalid("events", errors.New("PostgreSQL cannot store one of them")))
 	}
+	return n, continues, err
+}
+
+func isEmpty(b *tasks.Batch) bool {
+	return len(b.Events) == 0 && len(b.Steps) == 0 && len(b.Usage) == 0 && b.Checkpoint == nil && b.ID == ""
+}
+
+// append writes a batch. It returns whether the run continues after that.
+func (a *API) append(ctx context.Context, h *tasks.RemoteRun, b tasks.Batch) (n answer, continues bool, err error) {
+	out, err := a.store.Append(ctx, &h.Lease, b)
 	if err != nil {
-		return answer{}, err
+		return answer{}, false, err
 	}
-	n.lastSeq = h.LastSeq
+	n = answer{lastSeq: h.LastSeq, until: h.Until}
+	outcome := "finished"
 	switch {
 	case b.Wait != nil:
-		a.artifacts.drop(h.TaskID)
-		a.logEnd(ctx, &h.Lease, "waiting", nil)
-	case out.State.EndsTurn() || out.Requeued:
-		a.artifacts.drop(h.TaskID)
-		a.logEnd(ctx, &h.Lease, "finished", nil)
+		outcome = "waiting"
+	case !out.State.EndsTurn() && !out.Requeued:
+		return n, true, nil
 	}
-	return n, nil
+	a.artifacts.drop(h.TaskID)
+	a.logEnd(ctx, &h.Lease, outcome, nil)
+	return n, false, nil
 }
 
 // refused returns the error of an invalid report. Nothing of the report is written and the run
@@ -174,10 +200,11 @@ func (a *API) serveHeartbeat(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.Agents = a.allowed(&r.principal)
 	var n answer
-	err = a.withLease(ctx, g, false, func(h *tasks.RemoteRun) error {
+	err = a.withLease(ctx, g, false, func(h *tasks.RemoteRun) (bool, error) {
 		n = answer{until: h.Until}
-		return nil
+		return true, nil
 	})
 	if errors.Is(err, db.ErrLeaseLost) {
 		n, err = a.endedRun(ctx, g)
@@ -199,7 +226,10 @@ func (a *API) serveFinish(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) error { return a.finish(ctx, &h.Lease, &req) })
+	g.Agents = a.allowed(&r.principal)
+	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) (bool, error) {
+		return false, a.finish(ctx, &h.Lease, &req)
+	})
 	if errors.Is(err, db.ErrLeaseLost) {
 		var o *tasks.RunEnd
 		if o, err = a.store.EndOfRun(ctx, g); err == nil && o.Outcome == "expired" {

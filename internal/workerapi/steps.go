@@ -24,20 +24,21 @@ func (a *API) serveSteps(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.Agents = a.allowed(&r.principal)
 	var b []byte
-	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) error {
+	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) (bool, error) {
 		page := tasks.StepsFirst
 		if err := r.mem.Grow(ctx, 3*min(h.StepBytes, page.Bytes)); err != nil {
-			return err
+			return false, err
 		}
 		page.After = after
 		list, err := a.store.Steps(ctx, h.TaskID, page)
 		if err != nil {
-			return err
+			return false, err
 		}
 		b = strconv.AppendInt([]byte(`{"stepCount":`), int64(h.Steps), 10)
 		b = append(vocab.AppendSteps(append(b, `,"steps":`...), list), '}')
-		return nil
+		return true, nil
 	})
 	return b, err
 }

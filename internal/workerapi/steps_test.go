@@ -1,6 +1,7 @@
 package workerapi_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
@@ -47,8 +49,10 @@ func TestWorkerRecordsStepsAndWaits(t *testing.T) {
 	if again.Attempt != 1 || again.StepCount != 2 {
 		t.Errorf("the next run is attempt %d with %d steps, want attempt 1 with 2", again.Attempt, again.StepCount)
 	}
-	const recorded = `{"seq":1,"kind":"step","key":"charge#1","name":"charge","result":{"receipt":"r-17"},"attempts":1,`
-	if got := string(again.Steps); !strings.HasPrefix(got, "["+recorded) ||
+	const recorded = `{"seq":1,"kind":"step","key":"charge#1","name":"charge",` +
+		`"inputSha":"%x","result":{"receipt":"r-17"},"attempts":1,`
+	first := fmt.Sprintf(recorded, sha256.Sum256([]byte(`{"amount":5}`)))
+	if got := string(again.Steps); !strings.HasPrefix(got, "["+first) ||
 		!strings.Contains(got, `"result":{"by" : "signal", "name" : "approved", "value" : "yes"}`) {
 		t.Errorf("the next run has the steps %s", got)
 	}
@@ -152,5 +156,57 @@ func TestWorkerCallsAgents(t *testing.T) {
 	if got := string(again.Steps); again.StepCount != 3 || !strings.Contains(got, second) ||
 		strings.Count(got, `"state":"TASK_STATE_COMPLETED"`) != 2 {
 		t.Errorf("the next run has %d steps: %s", again.StepCount, got)
+	}
+}
+
+// A remote worker begins a step that streams, and its lease expires. When the next run begins the step again, the log
+// gets the artifact as it was before the step.
+func TestWorkerRestoresTheArtifactOfAStep(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.claimed()
+	const (
+		begin = `{"step":{"key":"write#1","name":"write","artifact":"report"}}`
+		whole = `{"step":{"key":"write#1","name":"write","result":"whole"}}`
+	)
+	chunk := func(text string, more bool) string {
+		return fmt.Sprintf(`{"artifactUpdate":{"artifact":{"artifactId":"report","parts":[{"text":%q}]},"append":%t}}`,
+			text, more)
+	}
+	first := events(chunk("Intro. ", false), begin, chunk("Ha", true), begin, chunk("Half a sen", true))
+	want(t, f.post(r.path+"events", first), 200, "")
+	want(t, f.post(r.path+"events", events(strings.Replace(begin, "report", "letter", 1))), 400,
+		"INVALID_AGENT_RESPONSE")
+	want(t, f.post(r.path+"events", events(strings.Replace(whole, `"result"`, `"artifact":"report","result"`, 1))), 400,
+		"INVALID_AGENT_RESPONSE")
+	f.expire(r)
+	if n, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 3}, 10); n != 1 || err != nil {
+		t.Fatalf("Rescue = %d, %v, want 1", n, err)
+	}
+	again := f.claim("words", 1)[0]
+	const known = `[{"seq":1,"kind":"step","key":"write#1","name":"write","artifact":"report","attempts":1}]`
+	if got := string(again.Steps); got != known {
+		t.Errorf("the next run has the steps %s, want %s", got, known)
+	}
+	want(t, f.post(again.path+"events", events(begin, chunk("Again ha", true), begin)), 200, "")
+	want(t, f.post(again.path+"events", events(chunk("A whole sentence.", true), whole)), 200, "")
+	want(t, f.post(again.path+"events", events(begin)), 400, "INVALID_AGENT_RESPONSE")
+	want(t, f.post(again.path+"events", events(completed)), 200, "")
+	entries, err := f.Tasks.EventsAfter(t.Context(), f.id(r), 0, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log []string
+	for _, e := range entries {
+		if u, ok := e.Event.(*a2a.ArtifactUpdate); ok {
+			log = append(log, fmt.Sprintf("%t %s", u.Append, u.Artifact.Parts[0].Text))
+		}
+	}
+	wanted := []string{
+		"false Intro. ", "true Ha", "false Intro. ", "true Half a sen", // in one request
+		"false Intro. ", "true Again ha", "false Intro. ", "true A whole sentence.",
+	}
+	if got, want := fmt.Sprintf("%q", log), fmt.Sprintf("%q", wanted); got != want {
+		t.Errorf("the log has\n%s, want\n%s", got, want)
 	}
 }

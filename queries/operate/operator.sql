@@ -125,7 +125,7 @@ ORDER BY m.seq;
 -- name: TimelineSteps :many
 SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::text, 200), '')::text AS says,
   (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker,
-  s.child_id
+  s.child_id, coalesce(s.artifact_id, '')::text AS artifact_id
 FROM a2a.task_steps s
 WHERE s.task_id = sqlc.arg(task_id) AND s.seq > sqlc.arg(after)::int
 ORDER BY s.seq

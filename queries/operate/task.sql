@@ -1,5 +1,5 @@
--- TaskList reads a page of the tasks of all callers, newest first, for the operator. Empty filters select all. Ids are
--- in the order of creation.
+-- TaskList reads a page of the tasks of all callers, newest first, for the operator. Empty filters select all. before_at
+-- stands for the creation of the task before, if it no longer exists.
 -- name: TaskList :many
 SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
   t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until,
@@ -18,8 +18,12 @@ WHERE t.id >= sqlc.arg(first_id)::uuid
   AND (NOT sqlc.arg(roots)::boolean OR t.parent_id IS NULL)
   AND (NOT sqlc.arg(not_retried)::boolean OR NOT EXISTS (
     SELECT FROM a2a.audit_log a WHERE a.task_id = t.id AND a.action = 'task.retry'))
-  AND (sqlc.narg(before)::uuid IS NULL OR t.id < sqlc.narg(before))
-ORDER BY t.id DESC
+  AND (sqlc.narg(since)::timestamptz IS NULL OR t.created_at >= sqlc.narg(since))
+  AND (sqlc.narg(until)::timestamptz IS NULL OR t.created_at < sqlc.narg(until))
+  AND (sqlc.narg(before)::uuid IS NULL OR (t.created_at, t.id) < (
+    coalesce((SELECT b.created_at FROM a2a.tasks b WHERE b.id = sqlc.narg(before)), sqlc.narg(before_at)::timestamptz),
+    sqlc.narg(before)::uuid))
+ORDER BY t.created_at DESC, t.id DESC
 LIMIT sqlc.arg(max)::int;
 
 -- TaskOwner reads who owns a task, for the operator, who may act on any task.
@@ -35,6 +39,10 @@ SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcom
 FROM a2a.task_attempts a
 WHERE a.task_id = sqlc.arg(task_id)
 ORDER BY a.epoch;
+
+-- TraceOfTask reads the position in a trace of the newest message of the client that had one.
+-- name: TraceOfTask :one
+SELECT coalesce(t.traceparent, '')::text AS traceparent FROM a2a.tasks t WHERE t.id = sqlc.arg(task_id);
 
 -- SchemaVersion reads the number of the newest migration that was applied.
 -- name: SchemaVersion :one

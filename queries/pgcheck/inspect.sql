@@ -1,10 +1,10 @@
 -- The statements of this file are for "a2ad doctor". They run as the login and need no table of a2ad.
 
--- InspectServer reads what the server is, and whether it accepts writes.
+-- InspectServer reads what the server is.
 -- name: InspectServer :one
 SELECT pg_catalog.current_setting('server_version_num')::int AS version,
   pg_catalog.current_setting('server_version')::text AS version_text,
-  pg_catalog.clock_timestamp()::timestamptz AS now, pg_catalog.pg_is_in_recovery()::boolean AS standby,
+  pg_catalog.clock_timestamp()::timestamptz AS now,
   session_user::text AS login, r.rolsuper::boolean AS super, r.rolconnlimit::int AS login_limit,
   d.datname::text AS database, d.datconnlimit::int AS database_limit,
   pg_catalog.pg_encoding_to_char(d.encoding)::text AS encoding, pg_catalog.age(d.datfrozenxid)::bigint AS xid_age,

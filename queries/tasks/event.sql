@@ -171,6 +171,26 @@ FROM chunk c
 JOIN artifact a ON a.task_id = c.task_id AND a.artifact_id = c.artifact_id AND c.seq >= a.base,
 LATERAL json_array_elements(c.parts) WITH ORDINALITY AS p(part, idx);
 
+-- ArtifactAt reads what an artifact of a task was when event seq was the newest one: the event that replaced it last, and
+-- its chunks after that. The first event after seq that changes it comes too, if there is one. The task's run holds its
+-- lease, so its log is whole.
+-- name: ArtifactAt :many
+WITH base AS (
+  SELECT coalesce(max(e.seq), 0) AS seq
+  FROM a2a.task_events e
+  WHERE e.task_id = sqlc.arg(task_id) AND e.artifact_id = sqlc.arg(artifact_id)::text
+    AND e.seq <= sqlc.arg(seq)::bigint AND e.kind = a2a.kind_artifact()
+), after AS (
+  SELECT min(e.seq) AS seq
+  FROM a2a.task_events e
+  WHERE e.task_id = sqlc.arg(task_id) AND e.artifact_id = sqlc.arg(artifact_id)::text AND e.seq > sqlc.arg(seq)
+)
+SELECT e.seq, e.kind, e.body, e.parts
+FROM a2a.task_events e
+WHERE e.task_id = sqlc.arg(task_id) AND e.artifact_id = sqlc.arg(artifact_id)::text
+  AND (e.seq >= (SELECT base.seq FROM base) AND e.seq <= sqlc.arg(seq) OR e.seq = (SELECT after.seq FROM after))
+ORDER BY e.seq;
+
 -- EventsAfter reads a task's log after one event: the next event, and as many more as do not exceed bytes together, up
 -- to max. found is how many there are, up to max. The caller has checked that the client may see the task.
 -- name: EventsAfter :many

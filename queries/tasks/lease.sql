@@ -1,12 +1,21 @@
--- TaskClaim gives at most slots waiting tasks of one agent to a worker. The caller may act on its rows only after the
--- commit. It runs on connections that use index plans alone. It goes through the lanes in the order given, each oldest
--- first, and locks no task that it does not claim.
+-- TaskClaim gives waiting tasks of one agent to workers, one task for each slot. workers and uids have a row for each
+-- slot: the worker, and the uid of the event. The first slots get tasks if there are fewer than slots. The caller may
+-- act on the rows only after the commit. It runs on connections that use index plans alone. It goes through the lanes
+-- in the order given, each oldest first, and locks no task that it does not claim.
+--
+-- An agent or a worker that an operator has stopped gets no rows.
 --
 -- capacity is how many runs of the agent there may be at once; with a capacity the caller holds the agent's lock
--- (AgentLock). A negative number is no limit. uids are for the events, one per slot. A floor is the run_at below which
+-- (AgentLock). A negative number is no limit. A floor is the run_at below which
 -- the caller has seen no live row: before it are dead index entries that a held snapshot keeps.
 -- name: TaskClaim :many
-WITH pick AS (
+WITH slot AS (
+  -- The slots of workers that an operator has not stopped.
+  SELECT ARRAY(
+    SELECT w.worker
+    FROM (SELECT unnest(sqlc.arg(workers)::text[]) AS worker) w
+    WHERE w.worker <> ALL (ARRAY(SELECT s.name FROM a2a.claim_stops s WHERE s.kind = 'worker'))) AS workers
+), pick AS (
   SELECT w.row_at, lanes.lane, w.run_at, w.task_id, w.reason, w.quiet, (SELECT clock_timestamp()) AS now
   FROM (
     SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor
@@ -21,12 +30,14 @@ WITH pick AS (
       AND q.run_at <= (SELECT clock_timestamp())
       AND q.run_at >= lanes.floor
     ORDER BY q.run_at, q.task_id
-    LIMIT sqlc.arg(slots)::int
+    LIMIT (SELECT cardinality(s.workers) FROM slot s)
     FOR UPDATE SKIP LOCKED
   ) w
-  LIMIT CASE WHEN sqlc.arg(capacity)::int < 0 THEN sqlc.arg(slots)
+  -- This depends on no row, so it is asked once.
+  WHERE NOT EXISTS (SELECT FROM a2a.claim_stops s WHERE s.kind = 'agent' AND s.name = sqlc.arg(queue))
+  LIMIT CASE WHEN sqlc.arg(capacity)::int < 0 THEN (SELECT cardinality(s.workers) FROM slot s)
     ELSE greatest(0, least(
-      sqlc.arg(slots),
+      (SELECT cardinality(s.workers) FROM slot s),
       sqlc.arg(capacity) - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = sqlc.arg(queue)))) END
 ), ready_deleted AS (
   -- By ctid, not by key: the statistics of a queue say nothing, and cannot make this read the whole index.
@@ -48,27 +59,30 @@ WITH pick AS (
     deadline_at = least(t.deadline_at, clock_timestamp() + sqlc.narg(deadline)::interval)
   FROM (
     SELECT p.lane, p.run_at, p.task_id, p.reason, p.quiet, p.now,
-      (sqlc.arg(uids)::uuid[])[row_number() OVER (ORDER BY p.task_id)] AS uid
-    FROM pick p
+      (SELECT s.workers FROM slot s)[p.slot] AS worker, (sqlc.arg(uids)::uuid[])[p.slot] AS uid
+    FROM (
+      SELECT x.lane, x.run_at, x.task_id, x.reason, x.quiet, x.now, row_number() OVER (ORDER BY x.task_id) AS slot
+      FROM pick x
+    ) p
     ORDER BY p.task_id -- the order of locks
   ) pick
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND NOT a2a.state_terminal(t.state)
   RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
     t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth, t.traceparent, t.deadline_at, pick.lane,
-    pick.run_at, pick.quiet, pick.uid,
+    pick.run_at, pick.quiet, pick.uid, pick.worker,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END
       AS body
 ), first_lease AS (
   -- A task that is claimed for the first time has no lease yet.
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
-  SELECT t.id, t.lease_epoch, sqlc.arg(worker)::text, clock_timestamp() + sqlc.arg(ttl)::interval, t.last_user_seq,
+  SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + sqlc.arg(ttl)::interval, t.last_user_seq,
     CASE WHEN sqlc.arg(capacity) >= 0 THEN sqlc.arg(queue) END
   FROM task t
   WHERE t.lease_epoch = 1
 ), later_lease AS (
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
-  SELECT t.id, t.lease_epoch, sqlc.arg(worker)::text, clock_timestamp() + sqlc.arg(ttl)::interval, t.last_user_seq,
+  SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + sqlc.arg(ttl)::interval, t.last_user_seq,
     CASE WHEN sqlc.arg(capacity) >= 0 THEN sqlc.arg(queue) END
   FROM task t
   WHERE t.lease_epoch > 1
@@ -77,19 +91,19 @@ WITH pick AS (
     through = excluded.through, queue = excluded.queue, held_at = excluded.held_at
 ), attempt AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT t.id, t.lease_epoch, t.attempt, sqlc.arg(worker), clock_timestamp()
+  SELECT t.id, t.lease_epoch, t.attempt, t.worker, clock_timestamp()
   FROM task t
 ), event AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
   SELECT t.id, t.last_seq, t.uid, a2a.kind_status(), a2a.state_working(), a2a.source_worker(), t.lease_epoch,
-    sqlc.arg(worker), t.last_at, t.body
+    t.worker, t.last_at, t.body
   FROM task t
   WHERE NOT t.quiet
 )
 SELECT t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_user_seq, t.read_user_seq,
   t.last_at, t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth,
   coalesce(t.traceparent, '')::text AS traceparent,
-  t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid,
+  t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid, t.worker::text AS worker,
   (clock_timestamp() + sqlc.arg(ttl))::timestamptz AS lease_until, t.body::json AS body,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   -- A task that is claimed for the first time has no checkpoint either.
@@ -103,42 +117,52 @@ ORDER BY t.run_at, t.id;
 -- name: AgentLock :one
 SELECT pg_try_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(agent)::text));
 
--- LeaseRenewRemote renews the lease of a remote worker if this epoch still has it and it has not expired. It reads what
--- the process of a local worker would remember of its run, and the batch that was written under this id before. Only
--- tasks of the named agents count. No row means that the lease is lost.
+-- LeaseRenewRemote renews the lease of a remote worker if this epoch still has it and it has not expired. A lease that
+-- has three quarters of its time left stays as it is: workers that report every token would write it for each. A longer
+-- one was made before the clock was set back. The statement reads what the process of a local worker would remember of
+-- its run, and the batch that was written under this id before. Only tasks of the named agents count. No row means that
+-- the lease is lost.
 -- name: LeaseRenewRemote :one
 WITH policy AS (
   SELECT unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(ttls)::bigint[]) AS ttl
 ), held AS (
-  SELECT l.task_id, p.ttl
-  FROM a2a.task_leases l
+  SELECT l.task_id, l.worker, l.through, l.queue, l.lease_until, p.ttl,
+    l.lease_until NOT BETWEEN n.now + p.ttl * 0.75 * interval '1 millisecond'
+      AND n.now + p.ttl * interval '1 millisecond' AS due
+  FROM (SELECT clock_timestamp() AS now) n
+  CROSS JOIN a2a.task_leases l
   JOIN a2a.tasks t ON t.id = l.task_id AND t.lease_epoch = l.epoch AND NOT a2a.state_terminal(t.state)
   JOIN policy p ON p.agent = t.agent
   WHERE l.task_id = sqlc.arg(task_id)::uuid
     AND l.epoch = sqlc.arg(epoch)::bigint
-    AND l.lease_until > clock_timestamp()
-  FOR UPDATE OF l
+    AND l.lease_until > n.now
 ), renewed AS (
   UPDATE a2a.task_leases l
   SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond', held_at = clock_timestamp()
   FROM held h
-  WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = sqlc.arg(epoch) AND l.lease_until > clock_timestamp()
-  RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
+  WHERE h.due AND l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = sqlc.arg(epoch) AND l.lease_until > clock_timestamp()
+  RETURNING l.lease_until
 )
 SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.steps, t.step_bytes, t.depth,
   t.has_push,
-  coalesce(t.traceparent, '')::text AS traceparent, r.worker, r.lease_until,
-  coalesce(r.through, t.last_user_seq)::bigint AS through, (r.queue IS NOT NULL)::boolean AS counted,
+  coalesce(t.traceparent, '')::text AS traceparent, h.worker,
+  coalesce(r.lease_until, h.lease_until)::timestamptz AS lease_until,
+  -- For how long the lease has three quarters of its time left.
+  (CASE WHEN h.due THEN h.ttl * 0.25
+    ELSE extract(epoch FROM h.lease_until - clock_timestamp()) * 1000 - h.ttl * 0.75 END)::bigint AS fresh_ms,
+  coalesce(h.through, t.last_user_seq)::bigint AS through, (h.queue IS NOT NULL)::boolean AS counted,
   (extract(epoch FROM clock_timestamp() - greatest(t.last_at, (
     SELECT s.recorded_at FROM a2a.task_steps s WHERE s.task_id = t.id AND s.seq = t.steps))) * 1000)::bigint
     AS silent_ms,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
   coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
-FROM renewed r
-JOIN a2a.tasks t ON t.id = ANY (ARRAY[r.task_id])
+FROM held h
+LEFT JOIN renewed r ON true
+JOIN a2a.tasks t ON t.id = ANY (ARRAY[h.task_id])
 LEFT JOIN a2a.task_batches b
-  ON b.task_id = sqlc.arg(task_id) AND b.epoch = sqlc.arg(epoch) AND b.batch_id = sqlc.arg(batch_id)::text;
+  ON b.task_id = sqlc.arg(task_id) AND b.epoch = sqlc.arg(epoch) AND b.batch_id = sqlc.arg(batch_id)::text
+WHERE NOT h.due OR r.lease_until IS NOT NULL;
 
 -- RunEnded reads how a run that has no lease any more ended, with the batch of this id. No row means that the run is
 -- not of these agents, or has not ended.

@@ -123,16 +123,13 @@ WITH n AS (
 SELECT t.id, t.has_push
 FROM task t;
 
--- UnclaimedFail fails up to batch tasks of agents that have waited for a worker for longer than the limit of the agent,
--- and deletes their rows in the queue. It waits for no lock.
--- name: UnclaimedFail :many
-WITH n AS (
-  SELECT clock_timestamp() AS now
-), agent AS (
-  SELECT unnest(sqlc.arg(agents)::text[]) AS name, unnest(sqlc.arg(limits)::bigint[]) AS most,
-    unnest(sqlc.arg(texts)::text[]) AS text
+-- UnclaimedTake takes up to batch tasks of agents that have waited for a worker for longer than the limit of the agent
+-- out of the queue, and locks and returns them. It waits for no lock.
+-- name: UnclaimedTake :many
+WITH agent AS (
+  SELECT unnest(sqlc.arg(agents)::text[]) AS name, unnest(sqlc.arg(limits)::bigint[]) AS most
 ), waiting AS (
-  SELECT w.row_at, w.task_id, w.run_at, a.text
+  SELECT w.row_at, w.task_id, w.run_at
   FROM agent a,
   LATERAL (
     SELECT q.ctid AS row_at, q.task_id, q.run_at
@@ -145,7 +142,7 @@ WITH n AS (
   ) w
   LIMIT sqlc.arg(batch)
 ), locked AS (
-  SELECT t.id
+  SELECT t.id, t.agent, t.ready_at, t.state
   FROM a2a.tasks t
   WHERE t.id = ANY (ARRAY(SELECT w.task_id FROM waiting w))
   ORDER BY t.id
@@ -153,80 +150,29 @@ WITH n AS (
 ), ready_deleted AS (
   DELETE FROM a2a.task_ready q
   WHERE q.ctid = ANY (ARRAY(SELECT w.row_at FROM waiting w JOIN locked l ON l.id = w.task_id))
-), task AS (
-  UPDATE a2a.tasks t
-  SET state = a2a.state_failed(), lease_epoch = t.lease_epoch + 1,
-    last_seq = t.last_seq + 1, last_message_seq = t.last_message_seq + 1, last_at = greatest(n.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = t.last_message_seq + 1,
-    deadline_at = NULL, ready_at = NULL,
-    folded = t.has_artifacts
-      AND t.last_seq >= sqlc.arg(fold_events)::bigint
-      AND t.last_seq < sqlc.arg(fold_most_events)::bigint
-      AND t.bytes <= sqlc.arg(fold_most_bytes)::bigint
-  FROM n, locked l
-  JOIN waiting w ON w.task_id = l.id
-  WHERE t.id = ANY (ARRAY[l.id]) AND t.ready_at = w.run_at AND NOT a2a.state_terminal(t.state)
-  RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.folded, t.has_push, w.text
-), status AS (
-  SELECT t.id, t.last_message_seq, t.last_seq, t.last_at, gen_random_uuid() AS uid,
-    json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object('text', t.text)))
-      AS message
-  FROM task t
-), message AS (
-  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
-  FROM status s
-), event AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT s.id, s.last_seq, s.uid, a2a.kind_status(), a2a.state_failed(), a2a.source_server(), s.last_at,
-    json_build_object('message', s.message)
-  FROM status s
 )
-SELECT t.id, t.folded, t.has_push
-FROM task t;
+SELECT l.id, l.agent
+FROM locked l
+JOIN waiting w ON w.task_id = l.id AND w.run_at = l.ready_at
+WHERE NOT a2a.state_terminal(l.state);
 
--- UnclaimedPark parks up to batch tasks of agents that have waited for a worker for longer than the limit of the agent,
--- and deletes their rows in the queue. It waits for no lock.
+-- UnclaimedPark parks tasks that UnclaimedTake has taken. A park_for of 0 is no limit.
 -- name: UnclaimedPark :many
-WITH n AS (
-  SELECT clock_timestamp() AS now
-), agent AS (
-  SELECT unnest(sqlc.arg(agents)::text[]) AS name, unnest(sqlc.arg(limits)::bigint[]) AS most,
-    unnest(sqlc.arg(texts)::text[]) AS text, unnest(sqlc.arg(park_fors)::bigint[]) AS park_for
-), waiting AS (
-  SELECT w.row_at, w.task_id, w.run_at, a.text, nullif(a.park_for, 0) * interval '1 millisecond' AS park_for
-  FROM agent a,
-  LATERAL (
-    SELECT q.ctid AS row_at, q.task_id, q.run_at
-    FROM a2a.task_ready q
-    WHERE q.queue = a.name
-      AND q.priority = ANY (sqlc.arg(lanes)::smallint[])
-      AND q.run_at < (SELECT clock_timestamp()) - a.most * interval '1 millisecond'
-    LIMIT sqlc.arg(batch)::int
-    FOR UPDATE SKIP LOCKED
-  ) w
-  LIMIT sqlc.arg(batch)
-), locked AS (
-  SELECT t.id
-  FROM a2a.tasks t
-  WHERE t.id = ANY (ARRAY(SELECT w.task_id FROM waiting w))
-  ORDER BY t.id
-  FOR UPDATE SKIP LOCKED
-), ready_deleted AS (
-  DELETE FROM a2a.task_ready q
-  WHERE q.ctid = ANY (ARRAY(SELECT w.row_at FROM waiting w JOIN locked l ON l.id = w.task_id))
+WITH taken AS (
+  SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(texts)::text[]) AS text,
+    nullif(unnest(sqlc.arg(park_fors)::bigint[]), 0) * interval '1 millisecond' AS park_for, clock_timestamp() AS now
 ), task AS (
   UPDATE a2a.tasks t
   SET state = a2a.state_working(), lease_epoch = t.lease_epoch + 1,
-    last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL,
+    last_seq = t.last_seq + 1, last_at = greatest(k.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(k.now, t.last_at)), status_message_seq = NULL,
     deadline_at = NULL, ready_at = NULL,
     -- As LeasePark does it.
     reply = CASE WHEN t.reply = a2a.reply_open() THEN a2a.reply_task() ELSE t.reply END
-  FROM n, locked l
-  JOIN waiting w ON w.task_id = l.id
-  WHERE t.id = ANY (ARRAY[l.id]) AND t.ready_at = w.run_at AND NOT a2a.state_terminal(t.state)
-  RETURNING t.id, t.agent, t.tenant, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.has_push, w.text, w.park_for
+  FROM taken k
+  WHERE t.id = ANY (ARRAY[k.id])
+  RETURNING t.id, t.agent, t.tenant, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.has_push, k.text, k.park_for,
+    k.now
 ), event AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT t.id, t.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_working(), a2a.source_server(), t.last_at,
@@ -234,8 +180,8 @@ WITH n AS (
   FROM task t
 ), parked AS (
   INSERT INTO a2a.task_parked AS p (task_id, epoch, agent, tenant, since, until, reason, attempts)
-  SELECT t.id, t.lease_epoch, t.agent, t.tenant, n.now, coalesce(n.now + t.park_for, 'infinity'), t.text, t.attempt
-  FROM n, task t
+  SELECT t.id, t.lease_epoch, t.agent, t.tenant, t.now, coalesce(t.now + t.park_for, 'infinity'), t.text, t.attempt
+  FROM task t
 )
 SELECT t.id, t.has_push
 FROM task t;

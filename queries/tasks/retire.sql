@@ -77,7 +77,7 @@ WHERE NOT EXISTS (
     AND p.head_seq - p.cursor_seq > 0);
 
 -- TaskDelete removes everything about tasks whose rows the transaction has locked, and returns their tenants and
--- owners.
+-- owners. A trigger removes their usage.
 -- name: TaskDelete :many
 WITH task AS (
   DELETE FROM a2a.tasks t
@@ -88,13 +88,16 @@ WITH task AS (
   WHERE m.task_id = ANY (sqlc.arg(ids))
   RETURNING m.task_id, m.message_id, m.idem_key, m.dedupe_mid
 ), key AS (
-  -- A task's keys are not found by its id: its messages say which they are.
+  -- A task's keys are not found by its id: its messages say which they are. An imported task has one of its own.
   DELETE FROM a2a.idempotency_keys k
   USING (
     SELECT t.tenant, t.owner, CASE WHEN m.dedupe_mid THEN 'm:' || m.message_id ELSE 'h:' || m.idem_key END AS key, t.id
     FROM message m
     JOIN task t ON t.id = m.task_id
     WHERE m.dedupe_mid OR m.idem_key IS NOT NULL
+    UNION ALL
+    SELECT t.tenant, t.owner, 'i:' || t.id, t.id
+    FROM task t
   ) x
   WHERE k.tenant = ANY (ARRAY[x.tenant])
     AND k.owner = ANY (ARRAY[x.owner])
@@ -125,6 +128,9 @@ WITH task AS (
 ), parked AS (
   DELETE FROM a2a.task_parked k
   WHERE k.task_id = ANY (sqlc.arg(ids))
+), assignment AS (
+  DELETE FROM a2a.task_assignments g
+  WHERE g.task_id = ANY (sqlc.arg(ids))
 ), step AS (
   DELETE FROM a2a.task_steps st
   WHERE st.task_id = ANY (sqlc.arg(ids))

@@ -18,7 +18,8 @@ WITH batch AS (
     unnest(sqlc.arg(results)::json[]) AS result, unnest(sqlc.arg(errors)::json[]) AS error,
     unnest(sqlc.arg(attempts)::int[]) AS attempts, unnest(sqlc.arg(next_ats)::timestamptz[]) AS next_at,
     unnest(sqlc.arg(started_ats)::timestamptz[]) AS started_at, unnest(sqlc.arg(ended_ats)::timestamptz[]) AS ended_at,
-    unnest(sqlc.arg(child_ids)::uuid[]) AS child_id, unnest(sqlc.arg(on_parent_ends)::smallint[]) AS on_parent_end
+    unnest(sqlc.arg(child_ids)::uuid[]) AS child_id, unnest(sqlc.arg(on_parent_ends)::smallint[]) AS on_parent_end,
+    unnest(sqlc.arg(artifact_ids)::text[]) AS artifact_id, unnest(sqlc.arg(artifact_afters)::bigint[]) AS artifact_after
 ), task AS (
   UPDATE a2a.tasks t
   SET steps = t.steps + b.steps, step_bytes = t.step_bytes + b.step_bytes
@@ -33,12 +34,15 @@ WITH batch AS (
 ), added AS (
   INSERT INTO a2a.task_steps (
     task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker,
-    child_id, on_parent_end)
+    child_id, on_parent_end, artifact_id, artifact_after)
   SELECT b.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, greatest(s.attempts, 1), s.next_at,
     s.started_at,
-    -- A step that is final has ended, even if the agent does not say when.
-    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
-    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0)
+    -- A step that is final has ended, even if the agent does not say when. One that has only begun names its artifact.
+    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL
+        AND NOT (coalesce(s.artifact_id, '') <> '' AND s.result IS NULL AND s.error IS NULL)
+      THEN coalesce(s.ended_at, clock_timestamp()) END,
+    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0),
+    nullif(s.artifact_id, ''), CASE WHEN s.artifact_id <> '' THEN s.artifact_after END
   FROM step s
   JOIN batch b ON b.pos = s.pos
   WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
@@ -46,8 +50,8 @@ WITH batch AS (
 SELECT t.pos::int AS pos, t.id::uuid AS id, t.last_seq AS base, t.last_message_seq, t.last_at, t.has_push
 FROM task t;
 
--- StepsRepeat records steps again that failed and were tried again. StepsAppend has written their batches in the same
--- transaction, and so has locked their tasks.
+-- StepsRepeat records steps again that have begun, or that failed and were tried again. StepsAppend has written their
+-- batches in the same transaction, and so has locked their tasks.
 -- name: StepsRepeat :exec
 WITH step AS (
   SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
@@ -59,8 +63,9 @@ WITH step AS (
 UPDATE a2a.task_steps o
 SET result = s.result, error = s.error, attempts = s.attempts, next_at = s.next_at, epoch = s.epoch,
   worker = s.worker,
-  -- A step that is final has ended, even if the agent does not say when.
-  ended_at = CASE WHEN s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
+  ended_at = CASE WHEN s.next_at IS NULL
+      AND NOT (o.artifact_id IS NOT NULL AND s.result IS NULL AND s.error IS NULL)
+    THEN coalesce(s.ended_at, clock_timestamp()) END
 FROM step s
 WHERE o.task_id = ANY (ARRAY[s.task_id]) AND o.seq = ANY (ARRAY[s.seq]) AND o.key = s.key AND o.ended_at IS NULL;
 
@@ -80,7 +85,8 @@ WITH n AS MATERIALIZED (
   ) s
 )
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch, s.child_id
+  s.epoch, s.child_id,
+  coalesce(s.artifact_id, '')::text AS artifact_id, coalesce(s.artifact_after, 0)::bigint AS artifact_after
 FROM a2a.task_steps s
 WHERE s.task_id = sqlc.arg(task_id)
   AND s.seq > sqlc.arg(after)::int
@@ -93,6 +99,7 @@ LIMIT sqlc.arg(max)::int;
 -- StepsKeyed reads the steps of a task that have one of the keys.
 -- name: StepsKeyed :many
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch, s.child_id
+  s.epoch, s.child_id,
+  coalesce(s.artifact_id, '')::text AS artifact_id, coalesce(s.artifact_after, 0)::bigint AS artifact_after
 FROM a2a.task_steps s
 WHERE s.task_id = sqlc.arg(task_id) AND s.key COLLATE "C" = ANY (sqlc.arg(keys)::text[]);

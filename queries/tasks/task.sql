@@ -93,63 +93,66 @@ SELECT t.id,
 FROM a2a.tasks t
 WHERE t.id = ANY (sqlc.arg(ids)::uuid[]);
 
--- TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of TaskSnapshots; most is as
--- there. It reads nothing that a later event changes, so its answer is always the same. The caller has checked that the
--- client may see the task.
--- name: TaskSnapshotAt :many
-WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid,
-    t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
-  FROM a2a.tasks t, a2a.task_events e
-  WHERE t.id = sqlc.arg(id)::uuid AND e.task_id = sqlc.arg(id) AND e.seq = sqlc.arg(seq)::bigint
-), s AS (
-  SELECT e.seq, e.state, e.committed_at
-  FROM a2a.task_events e
-  WHERE e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.kind = a2a.kind_status()
-  ORDER BY e.seq DESC
-  LIMIT 1
-), m AS (
+-- TasksSnapshotAt reads different tasks, each as it was when its event seq was the newest one, in the rows of
+-- TaskSnapshots. A task that may take more than most bytes (0: no limit) gives only its part 0. It reads nothing that a
+-- later event changes, so its answer is always the same. The caller has checked that the client may see the tasks.
+-- name: TasksSnapshotAt :many
+WITH n AS (
+  SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(seqs)::bigint[]) AS seq
+), t AS MATERIALIZED (
+  SELECT t.id, n.seq, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid,
+    t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost,
+    s.seq AS status_seq, s.state, s.committed_at AS status_at
+  FROM n
+  JOIN a2a.tasks t ON t.id = ANY (ARRAY[n.id])
+  JOIN a2a.task_events e ON e.task_id = ANY (ARRAY[n.id]) AND e.seq = ANY (ARRAY[n.seq]),
+  LATERAL (
+    SELECT x.seq, x.state, x.committed_at
+    FROM a2a.task_events x
+    WHERE x.task_id = n.id AND x.seq <= n.seq AND x.kind = a2a.kind_status()
+    ORDER BY x.seq DESC
+    LIMIT 1
+  ) s
+), m AS MATERIALIZED (
   -- A client's message that came without an event shows from the next event on.
-  SELECT m.seq, m.message_id, m.role, m.body, m.role = a2a.role_agent() AND m.at_seq = s.seq AS of_status,
-    max(m.seq) OVER () AS newest
-  FROM a2a.messages m, s
-  WHERE m.task_id = sqlc.arg(id) AND m.at_seq <= sqlc.arg(seq)
+  SELECT t.id, m.seq, m.message_id, m.role, m.body, m.role = a2a.role_agent() AND m.at_seq = t.status_seq AS of_status,
+    max(m.seq) OVER (PARTITION BY t.id) AS newest, t.cost
+  FROM t
+  JOIN a2a.messages m ON m.task_id = ANY (ARRAY[t.id]) AND m.at_seq <= t.seq
 )
-SELECT t.id AS task_id, 0::smallint AS part, sqlc.arg(seq)::bigint AS seq,
-  coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
-  coalesce(s.state, 0)::smallint AS state, s.committed_at AS at, t.event_uid AS uid,
+SELECT t.id AS task_id, 0::smallint AS part, t.seq::bigint AS seq,
+  coalesce((SELECT m.seq FROM m WHERE m.id = t.id AND m.of_status), 0)::bigint AS idx, t.context_id AS name,
+  coalesce(t.state, 0)::smallint AS state, t.status_at AS at, t.event_uid AS uid,
   t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts,
-  (t.reply = a2a.reply_message() AND s.state = a2a.state_completed())::boolean AS replied, t.cost::bigint AS cost
-FROM t, s
+  (t.reply = a2a.reply_message() AND t.state = a2a.state_completed())::boolean AS replied, t.cost::bigint AS cost
+FROM t
 UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
-FROM t, m
+SELECT m.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
+FROM m
 WHERE (m.seq > m.newest - sqlc.arg(history)::bigint - 1 OR m.of_status)
-  AND (sqlc.arg(most)::bigint = 0 OR t.cost <= sqlc.arg(most))
+  AND (sqlc.arg(most)::bigint = 0 OR m.cost <= sqlc.arg(most))
 UNION ALL
 SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false, 0
 FROM t
-JOIN a2a.artifacts a ON a.task_id = t.id
+JOIN a2a.artifacts a ON a.task_id = ANY (ARRAY[t.id])
 WHERE sqlc.arg(artifacts)::boolean
-  AND a.task_id = sqlc.arg(id)
   AND t.first_seq > 1 -- older events were removed: only the folded artifacts have what they said
   AND (sqlc.arg(most)::bigint = 0 OR t.cost <= sqlc.arg(most))
 UNION ALL
 SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false, 0
 FROM t
-JOIN a2a.artifact_parts p ON p.task_id = t.id
+JOIN a2a.artifact_parts p ON p.task_id = ANY (ARRAY[t.id])
 WHERE sqlc.arg(artifacts)
-  AND p.task_id = sqlc.arg(id)
   AND t.first_seq > 1
   AND (sqlc.arg(most)::bigint = 0 OR t.cost <= sqlc.arg(most))
 UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false, 0
-FROM a2a.task_events e
+FROM t
+JOIN a2a.task_events e ON e.task_id = ANY (ARRAY[t.id])
 WHERE sqlc.arg(artifacts)
-  AND EXISTS (SELECT FROM t WHERE (sqlc.arg(most)::bigint = 0 OR t.cost <= sqlc.arg(most)))
-  AND e.task_id = sqlc.arg(id)
-  AND e.seq <= sqlc.arg(seq)
-  AND e.artifact_id IS NOT NULL;
+  AND e.seq <= t.seq
+  AND e.artifact_id IS NOT NULL
+  AND (sqlc.arg(most)::bigint = 0 OR t.cost <= sqlc.arg(most));
 
 -- TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest status first. before_at and
 -- before_id are the position of the last task of the previous page.

@@ -28,7 +28,12 @@ WITH task AS (
     (SELECT s.result FROM signal s),
     CASE
       WHEN sqlc.arg(on_message)::boolean AND t.last_user_seq > sqlc.arg(through)::bigint
-        THEN '{"by":"message"}'::json
+        THEN json_build_object('by', 'message', 'messageId', (
+          SELECT m.message_id
+          FROM a2a.messages m
+          WHERE m.task_id = t.id AND m.seq > sqlc.arg(through) AND m.role = a2a.role_user()
+          ORDER BY m.seq
+          LIMIT 1))
       WHEN c.calls > 0 AND c.pending <= 0 THEN '{"by":"tasks"}'::json END) AS result, c.pending
   FROM task t, calls c
 ), wait AS (
@@ -135,12 +140,14 @@ WITH ended AS (
   RETURNING w.task_id, w.step
 ), step AS (
   UPDATE a2a.task_steps s
-  SET ended_at = clock_timestamp(), result = '{"by":"message"}'::json
+  SET ended_at = clock_timestamp(),
+    result = json_build_object('by', 'message', 'messageId', sqlc.arg(message_id)::text)
   FROM ended e
   WHERE s.task_id = ANY (ARRAY[e.task_id]) AND s.seq = e.step AND s.ended_at IS NULL
 ), due AS (
   UPDATE a2a.task_waits w
-  SET due_at = clock_timestamp(), set_at = clock_timestamp(), result = '{"by":"message"}'::json
+  SET due_at = clock_timestamp(), set_at = clock_timestamp(),
+    result = json_build_object('by', 'message', 'messageId', sqlc.arg(message_id)::text)
   WHERE w.task_id = sqlc.arg(task_id) AND NOT sqlc.arg(resubmit) AND w.on_message AND w.result IS NULL
     AND w.due_at > clock_timestamp()
   RETURNING w.task_id
@@ -150,7 +157,14 @@ SELECT EXISTS (SELECT FROM ended) AS ended, EXISTS (SELECT FROM due) AS due;
 -- WaitSkip records that a wait was over before it began, because the client had sent its answer.
 -- name: WaitSkip :exec
 UPDATE a2a.task_steps s
-SET ended_at = clock_timestamp(), result = '{"by":"message"}'::json
+SET ended_at = clock_timestamp(),
+  result = json_build_object('by', 'message', 'messageId', (
+    -- The first message that the run has not seen.
+    SELECT m.message_id
+    FROM a2a.messages m
+    WHERE m.task_id = sqlc.arg(task_id) AND m.seq > sqlc.arg(through)::bigint AND m.role = a2a.role_user()
+    ORDER BY m.seq
+    LIMIT 1))
 WHERE s.task_id = sqlc.arg(task_id) AND s.seq = sqlc.arg(step) AND s.ended_at IS NULL;
 
 -- WaitExpects returns what an answer to the task's question must look like. No row means that it may be anything.
@@ -160,8 +174,9 @@ FROM a2a.task_waits w
 JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
 WHERE w.task_id = sqlc.arg(task_id) AND w.expects IS NOT NULL;
 
--- WaitsFail fails tasks whose deadline has passed while they waited, at most batch of them. It waits for no lock.
--- name: WaitsFail :many
+-- WaitsOverdue removes the waits of tasks whose deadline has passed, at most batch of them, and locks and returns the
+-- tasks. It waits for no lock.
+-- name: WaitsOverdue :many
 WITH due AS (
   SELECT w.task_id
   FROM a2a.task_waits w
@@ -169,7 +184,7 @@ WITH due AS (
   ORDER BY w.deadline_at
   LIMIT sqlc.arg(batch)::int
 ), locked AS (
-  SELECT t.id, t.lease_epoch, t.state
+  SELECT t.id, t.agent, t.lease_epoch, t.state
   FROM a2a.tasks t
   WHERE t.id = ANY (ARRAY(SELECT d.task_id FROM due d))
   ORDER BY t.id
@@ -180,40 +195,12 @@ WITH due AS (
   WHERE w.task_id = ANY (ARRAY[k.id])
     -- Not the predicate of the partial index: the planner would walk over it, not look up the task.
     AND coalesce(w.deadline_at, 'infinity') <= clock_timestamp()
-  RETURNING w.task_id, w.epoch, clock_timestamp() AS now
-), task AS (
-  UPDATE a2a.tasks t
-  SET state = a2a.state_failed(),
-    last_seq = t.last_seq + 1,
-    last_message_seq = t.last_message_seq + 1,
-    last_at = greatest(e.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(e.now, t.last_at)),
-    status_message_seq = t.last_message_seq + 1,
-    deadline_at = NULL,
-    folded = t.has_artifacts
-      AND t.last_seq >= sqlc.arg(fold_events)::bigint
-      AND t.last_seq < sqlc.arg(fold_most_events)::bigint
-      AND t.bytes <= sqlc.arg(fold_most_bytes)::bigint
-  FROM ended e
-  WHERE t.id = ANY (ARRAY[e.task_id]) AND t.lease_epoch = e.epoch AND NOT a2a.state_terminal(t.state)
-  RETURNING t.id, t.agent, t.last_seq, t.last_message_seq, t.last_at, t.folded, t.has_push
-), status AS (
-  SELECT t.id, t.last_message_seq, t.last_seq, t.last_at,
-    json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object(
-      'text', sqlc.arg(reason)::text))) AS message
-  FROM task t
-), message AS (
-  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
-  FROM status s
-), event AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT s.id, s.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_failed(), a2a.source_server(), s.last_at,
-    json_build_object('message', s.message)
-  FROM status s
+  RETURNING w.task_id, w.epoch
 )
-SELECT t.id, t.agent, t.folded, t.has_push
-FROM task t;
+SELECT k.id, k.agent
+FROM ended e
+JOIN locked k ON k.id = e.task_id AND k.lease_epoch = e.epoch
+WHERE NOT a2a.state_terminal(k.state);
 
 -- SignalAdd stores a signal for a task that the transaction has locked, and ends the wait that is for it. A signal with
 -- a known key changes nothing. It returns whether it is new, whether a wait is due, and the digest under the key.
@@ -244,7 +231,7 @@ SELECT EXISTS (SELECT FROM added) AS added, EXISTS (SELECT FROM due) AS due,
 
 -- SignalTask locks the task that a signal is for.
 -- name: SignalTask :one
-SELECT t.agent, t.state, (SELECT count(*) FROM a2a.task_signals s WHERE s.task_id = sqlc.arg(id)) AS signals
+SELECT t.tenant, t.owner, t.agent, t.state, (SELECT count(*) FROM a2a.task_signals s WHERE s.task_id = sqlc.arg(id)) AS signals
 FROM a2a.tasks t
 WHERE t.id = sqlc.arg(id)::uuid
 FOR UPDATE;

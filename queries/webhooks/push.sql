@@ -111,8 +111,8 @@ FROM held h
 WHERE c.id = ANY (ARRAY[h.id])
 RETURNING c.id;
 
--- PushTarget chooses up to which event claimed webhooks deliver next, and reads the trace that the request is a part
--- of. It runs after the claim in its transaction, so that it sees every event up to the heads.
+-- PushTarget chooses up to which event claimed webhooks deliver next, if the claim saw none of their events. It runs
+-- after the claim in its transaction, so that it sees every event up to the heads.
 -- name: PushTarget :many
 WITH n AS (
   -- The next state that a receiver must not miss, else the newest event.
@@ -128,11 +128,10 @@ WITH n AS (
   WHERE p.id = ANY (sqlc.arg(ids)::uuid[])
 )
 UPDATE a2a.push_configs p
-SET target_seq = coalesce(p.target_seq, n.seq) -- a failed attempt is repeated with the target that it had
+SET target_seq = coalesce(p.target_seq, n.seq)
 FROM n
 WHERE p.id = ANY (ARRAY[n.id])
-RETURNING p.id, p.target_seq::bigint AS target_seq,
-  coalesce((SELECT t.traceparent FROM a2a.tasks t WHERE t.id = p.task_id), '')::text AS traceparent;
+RETURNING p.id, p.target_seq::bigint AS target_seq;
 
 -- PushDelivered records a delivery, moves the cursor and ends the lease. No row means that the lease was lost.
 -- name: PushDelivered :one
@@ -142,6 +141,53 @@ SET cursor_seq = p.target_seq, target_seq = NULL, attempt = 0, lease_until = NUL
   state = CASE WHEN sqlc.arg(terminal)::boolean AND p.target_seq = p.head_seq THEN 'done' ELSE p.state END
 WHERE p.id = sqlc.arg(id) AND p.lease_epoch = sqlc.arg(epoch) AND p.target_seq = sqlc.arg(seq)
 RETURNING (p.cursor_seq < p.head_seq)::boolean AS more;
+
+-- PushesDelivered records deliveries as PushDelivered, PushAttemptInsert and DestinationUp do, and returns the webhooks
+-- that it recorded. It leaves out those whose destination had failed, because its breaker must then be closed. It waits
+-- for no lock, because an append may lock several webhooks in any order: the caller records the others one by one.
+-- name: PushesDelivered :many
+WITH n AS (
+  SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
+    unnest(sqlc.arg(from_seqs)::bigint[]) AS from_seq, unnest(sqlc.arg(seqs)::bigint[]) AS seq,
+    unnest(sqlc.arg(terminal)::boolean[]) AS terminal, unnest(sqlc.arg(attempts)::int[]) AS attempt,
+    unnest(sqlc.arg(triggers)::text[]) AS trigger, unnest(sqlc.arg(durations_ms)::int[]) AS duration_ms,
+    unnest(sqlc.arg(remote_ips)::text[]) AS remote_ip, unnest(sqlc.arg(statuses)::int[]) AS status,
+    unnest(sqlc.arg(answers)::bytea[]) AS answer
+), held AS (
+  -- The conditions of the lease are tested again in the row that is locked.
+  SELECT c.id, n.terminal, n.from_seq, n.seq, n.attempt, n.trigger, n.duration_ms, n.remote_ip, n.status, n.answer
+  FROM n
+  JOIN a2a.push_configs c ON c.id = ANY (ARRAY[n.id])
+  WHERE c.lease_epoch = n.epoch
+    AND c.target_seq = n.seq
+    AND NOT EXISTS (
+      SELECT
+      FROM a2a.push_destinations d
+      WHERE d.tenant = ANY (ARRAY[c.tenant])
+        AND d.origin = ANY (ARRAY[c.origin])
+        AND (d.fails > 0 OR d.open_until IS NOT NULL))
+  FOR UPDATE OF c SKIP LOCKED
+), moved AS (
+  UPDATE a2a.push_configs p
+  SET cursor_seq = p.target_seq, target_seq = NULL, attempt = 0, lease_until = NULL, reason = NULL,
+    next_attempt_at = CASE WHEN p.target_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END,
+    state = CASE WHEN h.terminal AND p.target_seq = p.head_seq THEN 'done' ELSE p.state END
+  FROM held h
+  WHERE p.id = ANY (ARRAY[h.id])
+  RETURNING p.id, p.task_id, (p.cursor_seq < p.head_seq) AS more, h.from_seq, h.seq, h.attempt, h.trigger,
+    h.duration_ms, h.remote_ip, h.status, h.answer
+), tried AS (
+  INSERT INTO a2a.push_attempts (
+    push_id, task_id, from_seq, seq, outcome, attempt, trigger,
+    started_at, duration_ms, remote_ip,
+    status, answer)
+  SELECT m.id, m.task_id, m.from_seq, m.seq, 'delivered', m.attempt, m.trigger,
+    clock_timestamp() - make_interval(secs => m.duration_ms / 1000.0), m.duration_ms, nullif(m.remote_ip, ''),
+    nullif(m.status, 0), m.answer
+  FROM moved m
+)
+SELECT m.id, m.more::boolean AS more
+FROM moved m;
 
 -- PushFailed records a failed attempt and ends the lease. The next attempt is after delay, unless fate, a final state,
 -- is not empty. It updates no row when the lease was lost, or when the webhook was set again and so has no target.
@@ -227,7 +273,8 @@ SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state
   p.next_attempt_at, p.created_at, p.deleted_at, d.open_until, d.disabled_at
 FROM a2a.push_configs p
 LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
-WHERE (sqlc.narg(task_id)::uuid IS NULL OR p.task_id = sqlc.narg(task_id))
+WHERE (sqlc.narg(id)::uuid IS NULL OR p.id = sqlc.narg(id))
+  AND (sqlc.narg(task_id)::uuid IS NULL OR p.task_id = sqlc.narg(task_id))
   AND (sqlc.arg(tenant)::text = '' OR p.tenant = sqlc.arg(tenant))
   AND (sqlc.arg(owner)::text = '' OR p.owner = sqlc.arg(owner))
   AND (sqlc.arg(origin)::text = '' OR p.origin = sqlc.arg(origin))
@@ -270,6 +317,41 @@ SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_se
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = sqlc.arg(id) AND coalesce(p.deleted_at, 'infinity') = 'infinity'
 RETURNING p.task_id, p.tenant, p.owner, p.state, p.cursor_seq;
+
+-- PushDestinations reads webhooks by destination, for the operator. Empty filters select all.
+-- name: PushDestinations :many
+SELECT p.tenant, p.origin, count(*) FILTER (WHERE p.state = 'active') AS active,
+  count(*) FILTER (WHERE p.state = 'dead') AS dead, count(*) FILTER (WHERE p.state = 'disabled') AS disabled,
+  coalesce(sum(p.head_seq - p.cursor_seq) FILTER (WHERE p.state = 'active'), 0)::bigint AS backlog,
+  -- A webhook whose attempt is in progress, or that is parked, has a time of its own, too.
+  (min(p.next_attempt_at) FILTER (WHERE p.state = 'active' AND p.cursor_seq < p.head_seq))::timestamptz AS next_at,
+  coalesce(d.fails, 0)::int AS fails, d.open_until, d.disabled_at, coalesce(d.last_error, '')::text AS last_error
+FROM a2a.push_configs p
+LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
+WHERE p.deleted_at IS NULL
+  AND (sqlc.arg(tenant)::text = '' OR p.tenant = sqlc.arg(tenant))
+  AND (sqlc.arg(origin)::text = '' OR p.origin = sqlc.arg(origin))
+  AND (p.tenant, p.origin) > (sqlc.arg(after_tenant)::text, sqlc.arg(after_origin)::text)
+GROUP BY p.tenant, p.origin, d.fails, d.open_until, d.disabled_at, d.last_error
+ORDER BY p.tenant, p.origin
+LIMIT sqlc.arg(max)::int;
+
+-- PushesSince reads the webhooks of a destination whose tasks have events since a time, for the operator. after is the
+-- event before the first of them.
+-- name: PushesSince :many
+SELECT p.id, e.after::bigint AS after
+FROM a2a.push_configs p
+-- The newest event of most tasks is older, so that their logs are not read.
+JOIN a2a.task_events h ON h.task_id = p.task_id AND h.seq = p.head_seq AND h.committed_at >= sqlc.arg(since)
+CROSS JOIN LATERAL (
+  SELECT min(e.seq) - 1 AS after
+  FROM a2a.task_events e
+  WHERE e.task_id = p.task_id AND e.committed_at >= sqlc.arg(since)
+) e
+WHERE p.tenant = sqlc.arg(tenant) AND p.origin = sqlc.arg(origin) AND p.deleted_at IS NULL
+  AND p.id > sqlc.arg(from_id) AND p.head_seq > p.from_seq
+ORDER BY p.id
+LIMIT sqlc.arg(max)::int;
 
 -- PushSecrets reads the encrypted secrets of webhooks, and URLs whose query is not encrypted, for the rotation of keys.
 -- name: PushSecrets :many

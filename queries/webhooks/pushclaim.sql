@@ -182,24 +182,30 @@ ORDER BY x.part;
 -- own, so that the claim takes its snapshot after it.
 -- name: PushOriginsTry :many
 SELECT o.origin::text AS origin, pg_try_advisory_xact_lock(sqlc.arg(class)::int, hashtext(o.origin)) AS mine
-FROM (SELECT unnest(sqlc.arg(origins)::text[]) AS origin) o;
+FROM (SELECT unnest(sqlc.arg(origins)::text[]) AS origin) o
+-- A bitmap scan of the leases would read the entries of all that ended since the last vacuum; an index scan marks them
+-- as dead, and the next one skips them.
+WHERE set_config('enable_bitmapscan', 'off', true) IS NOT NULL;
 
 -- PushOriginWait locks one origin, as the first statement of the transaction. It waits.
 -- name: PushOriginWait :exec
 SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(origin)::text));
 
--- PushClaim claims at most max of these webhooks: at most cap at once to one of the origins, which the caller has
+-- PushClaim claims at most max of these webhooks: at most the cap of each of the origins at once, which the caller has
 -- locked, and none to a destination whose breaker is open. A destination whose breaker was open gets a single probe.
--- Tenants, and then the destinations of each, take turns.
+-- Tenants, and then the destinations of each, take turns. It chooses up to which event each delivers next; target_seq 0
+-- means that it saw none of the events (PushTarget).
 -- name: PushClaim :many
 WITH busy AS MATERIALIZED (
   SELECT b.tenant, b.origin, count(*) AS n
   FROM a2a.push_configs b
   WHERE b.lease_until > statement_timestamp()
   GROUP BY b.tenant, b.origin
+), origin AS (
+  SELECT unnest(sqlc.arg(origins)::text[]) AS origin, unnest(sqlc.arg(caps)::bigint[]) AS cap
 ), own AS (
   -- The number of each webhook in its destination, and how many the destination may take.
-  SELECT c.id, c.tenant, c.origin, c.next_attempt_at,
+  SELECT c.id, c.tenant, c.origin, c.next_attempt_at, o.cap,
     row_number() OVER (PARTITION BY c.tenant, c.origin ORDER BY c.next_attempt_at, c.id) AS rn,
     CASE
       WHEN d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp() THEN 0
@@ -207,11 +213,11 @@ WITH busy AS MATERIALIZED (
           AND EXISTS (SELECT FROM busy b WHERE b.tenant = c.tenant AND b.origin = c.origin)
         THEN 0
       WHEN d.open_until IS NOT NULL THEN 1
-      ELSE sqlc.arg(cap)::bigint END AS room
+      ELSE o.cap END AS room
   FROM a2a.push_configs c
+  JOIN origin o ON o.origin = c.origin || '' -- an expression, so that no index by origin is used
   LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[c.tenant]) AND d.origin = ANY (ARRAY[c.origin])
   WHERE c.id = ANY (sqlc.arg(ids)::uuid[])
-    AND c.origin || '' = ANY (sqlc.arg(origins)::text[]) -- an expression, so that no index by origin is used
 ), shared AS (
   -- Its number in the origin, which tenants share.
   SELECT o.*,
@@ -222,7 +228,7 @@ WITH busy AS MATERIALIZED (
 ), candidate AS (
   SELECT s.*, row_number() OVER (PARTITION BY s.tenant ORDER BY s.number, s.next_attempt_at, s.id) AS turn
   FROM shared s
-  WHERE s.number <= sqlc.arg(cap)
+  WHERE s.number <= s.cap
 ), pick AS (
   -- The ids are as old as the statement that read them, and a webhook may have been deleted since. So every condition
   -- is tested again, in the row that is locked. The conditions are not those of a partial index: the planner would walk
@@ -241,12 +247,26 @@ WITH busy AS MATERIALIZED (
   FOR UPDATE OF c SKIP LOCKED
 )
 UPDATE a2a.push_configs c
-SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval, lease_epoch = c.lease_epoch + 1, parked = false
+SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval, lease_epoch = c.lease_epoch + 1, parked = false,
+  -- The next state that a receiver must not miss, else the newest event. A failed attempt is repeated with the target
+  -- that it had. This statement may see fewer events than there are up to the head of the row that it has locked. It
+  -- sees all up to the newest that it sees, so that bounds the target. If that is at the cursor, there is no target.
+  target_seq = coalesce(
+    c.target_seq,
+    (
+      SELECT min(e.seq)
+      FROM a2a.task_events e
+      WHERE e.task_id = c.task_id AND e.seq > c.cursor_seq AND e.seq <= c.head_seq AND a2a.state_ends_turn(e.state)),
+    (
+      SELECT max(e.seq)
+      FROM a2a.task_events e
+      WHERE e.task_id = c.task_id AND e.seq > c.cursor_seq AND e.seq <= c.head_seq))
 FROM pick
 WHERE c.id = ANY (ARRAY[pick.id])
 RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.query, c.origin, c.schemes, c.token,
-  c.credentials, c.wire_version, c.cursor_seq, c.attempt, c.lease_epoch,
-  (c.cursor_seq < c.replay_seq)::boolean AS manual;
+  c.credentials, c.wire_version, c.cursor_seq, c.attempt, c.lease_epoch, coalesce(c.target_seq, 0)::bigint AS target_seq,
+  (c.cursor_seq < c.replay_seq)::boolean AS manual,
+  coalesce((SELECT t.traceparent FROM a2a.tasks t WHERE t.id = c.task_id), '')::text AS traceparent;
 
 -- PushListAdd adds lists for destinations and locks them for the rest of the transaction. It waits for other
 -- transactions that do the same; all of them lock in one order.

@@ -106,6 +106,15 @@ const (
 	another = `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid) `
 )
 
+// A task that waits for its client has a wait as well, for nothing or for a signal.
+const (
+	waitForNothing = `INSERT INTO a2a.task_steps (task_id, seq, key, kind, epoch, worker)
+		SELECT t.id, 1, 'w', 2, 1, 'w1' FROM a2a.tasks t WHERE t.state = 3 LIMIT 1;
+		INSERT INTO a2a.task_waits (task_id, epoch, step, due_at)
+		SELECT s.task_id, 2, 1, 'infinity' FROM a2a.task_steps s; `
+	waitForSignal = waitForNothing + `UPDATE a2a.task_waits SET on_signal = 's'; `
+)
+
 // call adds an open call of a task, to a task that waits for its client.
 func call(child string) string {
 	return `INSERT INTO a2a.task_steps (task_id, seq, key, kind, epoch, worker, child_id, on_parent_end)
@@ -170,7 +179,10 @@ var mutations = []mutation{
 		SELECT task_id, 2, 2, 'w1', claimed_at, ended_at, 'unreachable' FROM a2a.task_attempts WHERE task_id = $T; ` +
 		step(1, "w1", 2) + "; " + step(2, "w1", 1), []string{"I4d", "I8c"}},
 	{"a task that waits after its end", step(1, "w1", 1) + `; UPDATE a2a.task_steps SET kind = 2, ended_at = NULL;
-		INSERT INTO a2a.task_waits (task_id, epoch, step, due_at) VALUES ($T, 2, 1, 'infinity')`, []string{"I8d"}},
+		INSERT INTO a2a.task_waits (task_id, epoch, step, due_at) VALUES ($T, 2, 1, now())`, []string{"I8d"}},
+	{"a wait for nothing", waitForNothing, []string{"I8h"}},
+	{"a task that waits and is parked", waitForSignal + planted +
+		`SELECT w.task_id, 2, 'echo', 't1', now(), 'infinity', 'x', 1 FROM a2a.task_waits w`, []string{"I4g", "I8h"}},
 	{"a wait that nothing ends", `INSERT INTO a2a.task_steps (task_id, seq, key, kind, epoch, worker)
 		SELECT t.id, 1, 'w', 2, 1, 'w1' FROM a2a.tasks t WHERE t.state = 3 LIMIT 1`, []string{"I8e"}},
 	{"a call without a task", call("gen_random_uuid()"), []string{"I8f"}},
@@ -178,6 +190,10 @@ var mutations = []mutation{
 		parent_id = (SELECT t.id FROM a2a.tasks t WHERE t.state = 3 LIMIT 1) WHERE id = $T`, []string{"I8f"}},
 	{"a call whose task has ended", call("$T") + `; UPDATE a2a.tasks SET parent_step = 1, depth = 1,
 		parent_id = (SELECT t.id FROM a2a.tasks t WHERE t.state = 3 LIMIT 1) WHERE id = $T`, []string{"I8g"}},
+	{"usage that the days do not have", `INSERT INTO a2a.task_usage VALUES ($T, 'm', 1, 1, 0, 0, 1)`, []string{"I9"}},
+	{"usage that the days have once and the tasks twice", `INSERT INTO a2a.task_usage VALUES ($T, 'm', 1, 1, 0, 0, 2);
+		INSERT INTO a2a.usage_pending SELECT current_date, t.tenant, t.owner, t.agent, 'm', 1, 1, 0, 0, 1
+		FROM a2a.tasks t WHERE t.id = $T`, []string{"I9"}},
 	{"an event not delivered", `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
 	{"an event not yet delivered", `UPDATE audit.delivery SET state = 'pending' WHERE task_id = $T AND seq = 4`,
 		[]string{"I5a"}},
@@ -227,6 +243,7 @@ var mutations = []mutation{
 	{"legal: cancelled and deleted",
 		`UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4; UPDATE audit.push_config
 			SET deleted_after_seq = 4 WHERE task_id = $T`, nil},
+	{"legal: a task that waits for a signal", waitForSignal, nil},
 	{"legal: work that is held",
 		orphan +
 			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 min'); UPDATE a2a.task_attempts

@@ -120,8 +120,8 @@ WHERE a.task_id IS NULL;
 SELECT o.task_id::text, format('step %s under claim %s follows step %s under claim %s', o.seq, o.token, y.seq, y.token)
 FROM audit.step o
 JOIN audit.step y ON y.task_id = o.task_id AND y.seq < o.seq AND y.token > o.token
-  -- A step that is tried again has the claim of its last try.
-  AND y.attempts = 1 AND y.kind = 'step';
+  -- A step that is recorded again has the claim of the last time.
+  AND y.attempts = 1 AND y.artifact_id IS NULL;
 
 -- invariant: I8d a task that waits has no worker, has not ended, and has its wait among its steps
 SELECT w.task_id::text, format('%s, held by %s, step %s is %s', t.state, coalesce(t.lease_worker, 'nobody'), w.step,
@@ -157,6 +157,14 @@ SELECT s.task_id::text, format('call %s of task %s, which is %s', s.key, s.child
 FROM audit.step s
 JOIN audit.task c ON c.id = s.child_id
 WHERE s.kind = 'call' AND (s.ended_at IS NOT NULL) <> (c.state IN ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED'));
+
+-- invariant: I8h a task that waits has a way to be woken, and is not parked
+SELECT w.task_id::text, format('step %s waits for %s', w.step,
+  CASE WHEN p.task_id IS NULL THEN 'nothing' ELSE 'something, and the task is parked' END)
+FROM audit.wait w
+LEFT JOIN audit.parked p ON p.task_id = w.task_id
+WHERE p.task_id IS NOT NULL
+  OR w.due_at IS NULL AND w.deadline_at IS NULL AND NOT w.on_message AND w.on_signal IS NULL AND w.pending <= 0;
 
 -- invariant: I7a only the log of an ended task is retired, up to its last event
 SELECT t.id::text, format('%s, begins at seq %s of %s', t.state, t.first_seq, t.last_seq)
@@ -246,9 +254,29 @@ WHERE k.outcome IN ('started', 'queued')
 GROUP BY k.agent, k.name, k.outcome, k.task_id
 HAVING count(*) > 1;
 
--- invariant: I8 no work is left without a lease or a place in the queue, unless it is parked
+-- invariant: I9 the usage of tasks is in the sums by day, which also have that of removed tasks
+SELECT NULL::text, format('%s/%s, agent %s, model %s: the tasks have %s input tokens in %s requests, the days %s in %s',
+  u.tenant, u.owner, u.agent, u.model, u.input, u.requests, coalesce(d.input, 0), coalesce(d.requests, 0))
+FROM (
+  SELECT t.tenant, t.owner, t.agent, u.model, sum(u.input_tokens) AS input, sum(u.output_tokens) AS output,
+    sum(u.cached_input_tokens) AS cached, sum(u.reasoning_tokens) AS reasoning, sum(u.requests) AS requests
+  FROM audit.usage u
+  JOIN audit.task t ON t.id = u.task_id
+  GROUP BY t.tenant, t.owner, t.agent, u.model
+) u
+LEFT JOIN (
+  SELECT s.tenant, s.owner, s.agent, s.model, sum(s.input_tokens) AS input, sum(s.output_tokens) AS output,
+    sum(s.cached_input_tokens) AS cached, sum(s.reasoning_tokens) AS reasoning, sum(s.requests) AS requests
+  FROM audit.usage_day s
+  GROUP BY s.tenant, s.owner, s.agent, s.model
+) d USING (tenant, owner, agent, model)
+WHERE d.input IS NULL OR d.input < u.input OR d.output < u.output OR d.cached < u.cached OR d.reasoning < u.reasoning
+  OR d.requests < u.requests;
+
+-- invariant: I8 no work is left without a lease or a place in the queue, unless it is parked or waits
 SELECT t.id::text, format('%s since %s, lease until %s', t.state, t.updated_at, coalesce(t.lease_until::text, 'never'))
 FROM audit.task t
 WHERE t.state IN ('SUBMITTED', 'WORKING')
   AND greatest(t.updated_at, t.lease_until) < clock_timestamp() - $1::interval
-  AND NOT EXISTS (SELECT FROM audit.parked p WHERE p.task_id = t.id);
+  AND NOT EXISTS (SELECT FROM audit.parked p WHERE p.task_id = t.id)
+  AND NOT EXISTS (SELECT FROM audit.wait w WHERE w.task_id = t.id);

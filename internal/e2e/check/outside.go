@@ -12,6 +12,7 @@ import (
 const (
 	Phantom = "I0 what was answered, executed or delivered belongs to an existing task"
 	Lost    = "I1 what was acknowledged is stored"
+	Usage   = "I9a the usage of every recorded step is recorded, and none that agents have not reported"
 )
 
 // Acknowledged is what a server acknowledged to a client.
@@ -32,7 +33,8 @@ type Execution struct {
 type Outside struct {
 	Acknowledged []Acknowledged
 	Executions   []Execution
-	Delivered    []string // tasks whose webhooks were received
+	Delivered    []string         // tasks whose webhooks were received
+	Requests     map[string]int64 // by task: requests to a model that its agent reported, one before each step
 }
 
 //go:embed phantoms.sql
@@ -40,6 +42,9 @@ var phantoms string
 
 //go:embed lost.sql
 var lost string
+
+//go:embed usage.sql
+var usage string
 
 // CompareOutside returns what clients, agents and receivers of webhooks know and the database does not. Nothing of it
 // may have been retired or purged.
@@ -56,12 +61,18 @@ func CompareOutside(ctx context.Context, db Querier, o Outside) ([]Violation, er
 	for _, e := range o.Executions {
 		executed, tokens = append(executed, e.Task), append(tokens, e.Token)
 	}
+	var users []string
+	var requests []int64
+	for task, n := range o.Requests {
+		users, requests = append(users, task), append(requests, n)
+	}
 	for _, q := range []struct {
 		name, sql string
 		args      []any
 	}{
 		{Phantom, phantoms, []any{tasks, executed, tokens, o.Delivered}},
 		{Lost, lost, []any{tasks, keys, messages, canceled}},
+		{Usage, usage, []any{users, requests}},
 	} {
 		rows, err := db.Query(ctx, q.sql, q.args...)
 		if err != nil {

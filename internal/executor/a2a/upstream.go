@@ -36,7 +36,7 @@ func newHTTP(c *Config) *http.Client {
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: c.TLS,
 			ForceAttemptHTTP2: true, TLSHandshakeTimeout: c.Connect, ResponseHeaderTimeout: c.Answer,
-			MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+			MaxIdleConnsPerHost: 100, IdleConnTimeout: 90 * time.Second,
 			DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 		},
 	}

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package exec runs a command for each run of a task: any program that reads stdin and writes stdout can be an agent.
 //
 // # Input and output

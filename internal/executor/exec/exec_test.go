@@ -1,3 +1,5 @@
+//go:build unix
+
 package exec_test
 
 import (
@@ -201,7 +203,7 @@ func TestOutputIsBounded(t *testing.T) {
 		{[]string{"yes"}, exec.OutputEvents, "line 1 of stdout is not an event: unexpected character at byte 0"},
 		{sh(`echo '{"checkpoint":1}'; echo; echo '{"artefact":{}}'`), exec.OutputEvents,
 			"line 3 of stdout is not an event: artefact is unknown; an event is a statusUpdate, artifactUpdate, " +
-				"message, checkpoint, step, wait or call"},
+				"message, checkpoint, step, wait, call or usage"},
 		{[]string{"yes", `{"checkpoint":1}`}, exec.OutputEvents, "stdout is longer than 1000000 bytes"},
 		{[]string{"yes", ""}, exec.OutputEvents, "stdout is longer than 1000000 bytes"},
 		{[]string{"cat", "/dev/zero"}, exec.OutputEvents, "line 1 of stdout is longer than 100000 bytes"},

@@ -315,7 +315,7 @@ func TestBadEventEndsTheRun(t *testing.T) {
 			"event 2 of the answer: artifactUpdate.artifact.parts must have at least one part"},
 		{"text/event-stream", "data: " + chunk + "\n\ndata: {}\n\n",
 			"event 2 of the answer: the event must have exactly one of the members statusUpdate, artifactUpdate, " +
-				"message, checkpoint, step, wait and call"},
+				"message, checkpoint, step, wait, call and usage"},
 		{"application/x-ndjson", chunk + "\n" + `{"checkpoint":"` + strings.Repeat("x", 5000) + `"}` + "\n",
 			"event 2 of the answer is longer than 4096 bytes"},
 		{"text/event-stream", "data: " + chunk + "\n\ndata: \"" + strings.Repeat("x", 5000) + "\"\n\n",

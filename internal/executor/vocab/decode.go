@@ -99,16 +99,19 @@ func (r *reader) event(v []byte) (event a2a.Event) {
 			event = r.wait(v)
 		case "call":
 			event = r.call(v)
+		case "usage":
+			event = r.usage(v)
 		case "task":
 			r.fail("task", "is kept by the server; report statusUpdate and artifactUpdate")
 		default:
 			r.fail(string(k),
-				"is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step, wait or call")
+				"is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step, wait, call "+
+					"or usage")
 		}
 	}
 	if n != 1 {
 		r.fail("the event", "must have exactly one of the members statusUpdate, artifactUpdate, message, "+
-			"checkpoint, step, wait and call")
+			"checkpoint, step, wait, call and usage")
 	}
 	return event
 }

@@ -2,6 +2,7 @@ package vocab
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,8 @@ func (r *reader) step(v []byte) a2a.Event {
 			s.StartedAt = r.time(v, path)
 		case "endedAt":
 			s.EndedAt = r.time(v, path)
+		case "artifact":
+			s.Artifact = r.id(v, path)
 		default:
 			return false
 		}
@@ -43,9 +46,11 @@ func (r *reader) step(v []byte) a2a.Event {
 		r.fail("step.key", "is missing")
 	case s.Result != nil && s.Error != nil:
 		r.fail("step", "must have a result or an error, not both")
-	case s.Error == nil && s.Open():
+	case s.Artifact != "" && !s.Begins():
+		r.fail("step.artifact", "is only for a step that begins, without a result or an error")
+	case s.Error == nil && !s.NextAt.IsZero():
 		r.fail("step.nextAt", "is only for a step that failed")
-	case s.Result == nil && s.Error == nil:
+	case s.Artifact == "" && s.Result == nil && s.Error == nil:
 		s.Result = a2a.Raw("null")
 	}
 	return s
@@ -201,7 +206,9 @@ func (w *writer) stepRecord(s *a2a.StepRecord) {
 		w.str("taskId", s.Child.String())
 	} else {
 		w.optional("name", s.Name)
+		w.optional("inputSha", hex.EncodeToString(s.Input))
 	}
+	w.optional("artifact", s.Artifact)
 	w.raw("result", s.Result)
 	w.raw("error", s.Error)
 	if s.Kind == a2a.StepWork {

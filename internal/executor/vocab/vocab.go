@@ -14,8 +14,10 @@
 //	{"message":        {"parts": [{"text": "…"}]}}
 //	{"checkpoint":     any JSON value}
 //	{"step":           {"key": "charge#1", "name": "charge", "result": …}}
+//	{"step":           {"key": "write#1", "name": "write", "artifact": "report"}}
 //	{"wait":           {"key": "pause#1", "for": "24h"}}
 //	{"call":           {"key": "research#1", "agent": "research", "message": {"parts": [{"text": "…"}]}}}
+//	{"usage":          {"model": "gpt-5", "inputTokens": 12, "outputTokens": 34, "requests": 1}}
 //
 // States may also have their 0.3 names (working, input-required). An agent cannot set submitted and canceled. taskId
 // and contextId may be omitted; otherwise they must be the ids of the run. If messageId or artifactId is omitted, the

@@ -119,6 +119,10 @@ func TestDecode(t *testing.T) {
 		{`{"checkpoint":null}`, &a2a.Checkpoint{Body: a2a.Raw(`null`)}},
 		{`{"wait":{"key":"w","tasks":["a","b"],"mode":"any"}}`,
 			&a2a.Wait{Key: "w", Tasks: []string{"a", "b"}, Any: true}},
+		{`{"usage":{"model":"m","inputTokens":1,"outputTokens":2,"cachedInputTokens":3,"reasoningTokens":4,` +
+			`"requests":1000000000}}`,
+			&a2a.Usage{Model: "m", Input: 1, Output: 2, Cached: 3, Reasoning: 4, Requests: a2a.MaxUsage}},
+		{`{"usage":{"model":null,"inputTokens":0}}`, &a2a.Usage{}},
 		{`{"call":{"key":"k","agent":"x","message":{"role":"user","parts":[{"text":"t"}],"metadata":{"a":1},` +
 			`"extensions":["e"]},"onParentEnd":"abandon"}}`, &a2a.Call{
 			Key: "k", Agent: "x", Abandon: true,
@@ -159,7 +163,7 @@ func TestDecodeChoosesIDs(t *testing.T) {
 }
 
 const oneMember = `the event must have exactly one of the members statusUpdate, artifactUpdate, message, ` +
-	`checkpoint, step, wait and call`
+	`checkpoint, step, wait, call and usage`
 
 func digest(s string) []byte {
 	d := sha256.Sum256([]byte(s))
@@ -178,10 +182,17 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"task":{}}`, `task is kept by the server; report statusUpdate and artifactUpdate`},
 		{`{"artefactUpdate":{}}`,
 			`artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message, checkpoint, step, ` +
-				`wait or call`},
+				`wait, call or usage`},
 		{`{"step":{"result":1}}`, `step.key is missing`},
 		{`{"step":{"key":"k","result":1,"error":2}}`, `step must have a result or an error, not both`},
 		{`{"step":{"key":"k","nextAt":"2026-12-24T08:00:00Z"}}`, `step.nextAt is only for a step that failed`},
+		{`{"step":{"key":"k","artifact":"a","result":1}}`,
+			`step.artifact is only for a step that begins, without a result or an error`},
+		{`{"step":{"key":"k","artifact":"a","error":1}}`,
+			`step.artifact is only for a step that begins, without a result or an error`},
+		{`{"step":{"key":"k","artifact":"a","nextAt":"2026-12-24T08:00:00Z"}}`,
+			`step.nextAt is only for a step that failed`},
+		{`{"step":{"key":"k","artifact":7}}`, `step.artifact must be a string`},
 		{`{"step":{"key":"k","attempts":0}}`, `step.attempts must be a positive integer`},
 		{`{"step":{"key":"k","endedAt":"now"}}`, `step.endedAt must be a time such as 2026-12-24T08:00:00Z`},
 		{`{"step":{"key":"k","output":1}}`, `step.output is unknown`},
@@ -201,6 +212,17 @@ func TestDecodeErrors(t *testing.T) {
 			`call.message.messageId is unknown`},
 		{`{"call":{"key":"k","agent":"a","onParentEnd":"wait","message":{"parts":[{"text":"x"}]}}}`,
 			`call.onParentEnd must be one of cancel, abandon`},
+		{`{"usage":3}`, `usage must be an object`},
+		{`{"usage":{"tokens":3}}`, `usage.tokens is unknown`},
+		{`{"usage":{"model":3}}`, `usage.model must be a string`},
+		{`{"usage":{"model":"` + strings.Repeat("x", 257) + `"}}`, `usage.model is longer than 256 bytes`},
+		{`{"usage":{"model":"a\u0000"}}`, `usage.model must not contain a NUL`},
+		{`{"usage":{"inputTokens":-1}}`, `usage.inputTokens must be an integer from 0 to 1000000000`},
+		{`{"usage":{"outputTokens":1.0}}`, `usage.outputTokens must be an integer from 0 to 1000000000`},
+		{`{"usage":{"cachedInputTokens":1e3}}`, `usage.cachedInputTokens must be an integer from 0 to 1000000000`},
+		{`{"usage":{"reasoningTokens":"1"}}`, `usage.reasoningTokens must be an integer from 0 to 1000000000`},
+		{`{"usage":{"requests":1000000001}}`, `usage.requests must be an integer from 0 to 1000000000`},
+		{`{"usage":{"requests":-0}}`, `usage.requests must be an integer from 0 to 1000000000`},
 		{`{"wait":{"message":1}}`, `wait.message must be true or false`},
 		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
 		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},
@@ -251,9 +273,11 @@ func FuzzDecode(f *testing.F) {
 		`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING","message":{"parts":[{"data":null}]}}}}`,
 		`{"checkpoint":[]}`,
 		`{"step":{"key":"k","name":"n","input":{},"result":null,"startedAt":"2026-12-24T08:00:00Z"}}`,
+		`{"step":{"key":"k","artifact":"a","startedAt":"2026-12-24T08:00:00Z"}}`,
 		`{"wait":{"key":"w","for":"1h","message":true,"status":{"state":"TASK_STATE_INPUT_REQUIRED"}}}`,
 		`{"call":{"key":"k","agent":"a","message":{"parts":[{"text":"x"}]},"onParentEnd":"cancel"}}`,
 		`{"wait":{"tasks":["k"],"mode":"all"}}`,
+		`{"usage":{"model":"m","inputTokens":12,"outputTokens":0,"requests":1000000000}}`, `{"usage":{}}`,
 		`{"artifactUpdate":{"artifact":{"parts":[{"raw":"aa"}]},"append":true}}`, `{"message":{"parts":[{"url":"x"}]}}`,
 	} {
 		f.Add([]byte(s))
@@ -275,6 +299,12 @@ func FuzzDecode(f *testing.F) {
 		case *a2a.Message:
 			if e.ID == "" || len(e.Parts) == 0 {
 				t.Fatalf("message %+v", e)
+			}
+		case *a2a.Usage:
+			for _, n := range []int64{e.Input, e.Output, e.Cached, e.Reasoning, e.Requests} {
+				if n < 0 || n > a2a.MaxUsage || len(e.Model) > 256 {
+					t.Fatalf("usage %+v", e)
+				}
 			}
 		case *a2a.Checkpoint:
 			if rawjson.Check(e.Body, 64) != nil {

@@ -217,7 +217,7 @@ const inspectServer = `-- name: InspectServer :one
 
 SELECT pg_catalog.current_setting('server_version_num')::int AS version,
   pg_catalog.current_setting('server_version')::text AS version_text,
-  pg_catalog.clock_timestamp()::timestamptz AS now, pg_catalog.pg_is_in_recovery()::boolean AS standby,
+  pg_catalog.clock_timestamp()::timestamptz AS now,
   session_user::text AS login, r.rolsuper::boolean AS super, r.rolconnlimit::int AS login_limit,
   d.datname::text AS database, d.datconnlimit::int AS database_limit,
   pg_catalog.pg_encoding_to_char(d.encoding)::text AS encoding, pg_catalog.age(d.datfrozenxid)::bigint AS xid_age,
@@ -230,7 +230,6 @@ type InspectServerRow struct {
 	Version       int32
 	VersionText   string
 	Now           pgtype.Timestamptz
-	Standby       bool
 	Login         string
 	Super         bool
 	LoginLimit    int32
@@ -242,7 +241,7 @@ type InspectServerRow struct {
 }
 
 // The statements of this file are for "a2ad doctor". They run as the login and need no table of a2ad.
-// InspectServer reads what the server is, and whether it accepts writes.
+// InspectServer reads what the server is.
 func (q *Queries) InspectServer(ctx context.Context) (InspectServerRow, error) {
 	row := q.db.QueryRow(ctx, inspectServer)
 	var i InspectServerRow
@@ -250,7 +249,6 @@ func (q *Queries) InspectServer(ctx context.Context) (InspectServerRow, error) {
 		&i.Version,
 		&i.VersionText,
 		&i.Now,
-		&i.Standby,
 		&i.Login,
 		&i.Super,
 		&i.LoginLimit,

@@ -1,9 +1,11 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -33,19 +35,43 @@ const (
 	ActionTaskCancel   = "task.cancel"
 	ActionTaskRetry    = "task.retry"
 	ActionTaskResume   = "task.resume"
+	ActionTaskAnswer   = "task.answer"
+	ActionTaskAssign   = "task.assign"
+	ActionTaskSignal   = "task.signal"
 	ActionTaskPurge    = "task.purge"
 	ActionTaskRetire   = "task.retire"
+	ActionTaskImport   = "task.import"
 	ActionLogPrune     = "log.prune"
 	ActionAuditRetire  = "audit.retire"
 	ActionPushReplay   = "push.replay"
 	ActionPushEnable   = "push.enable"
 	ActionPushDisable  = "push.disable"
 	ActionConfigReload = "config.reload"
+	ActionSessionOpen  = "session.open"
+
+	ActionSessionRevoke = "session.revoke"
+
+	ActionAgentPause   = "agent.pause"
+	ActionAgentResume  = "agent.resume"
+	ActionWorkerDrain  = "worker.drain"
+	ActionWorkerResume = "worker.resume"
+
+	ActionJobStart = "job.start"
+	ActionJobStop  = "job.stop"
 
 	ActionSchedulePause  = "schedule.pause"
 	ActionScheduleResume = "schedule.resume"
 	ActionScheduleRun    = "schedule.run"
 	ActionScheduleRefuse = "schedule.refuse"
+
+	ActionTenantLeave  = "tenant.leave"
+	ActionTenantExport = "tenant.export"
+	ActionTenantImport = "tenant.import"
+	ActionTenantReopen = "tenant.reopen"
+	ActionTenantForget = "tenant.forget"
+
+	ActionViewSave   = "view.save"
+	ActionViewRemove = "view.remove"
 )
 
 // Record adds an action to the audit log.
@@ -61,9 +87,51 @@ func (s *Store) Record(ctx context.Context, a Action) error {
 	return nil
 }
 
+// By says who acts through a server, and why. The record of an action names them instead of the server.
+type By struct {
+	Actor  string // as in Action
+	Reason string // may be empty
+	Job    a2a.ID // the bulk job that does it; zero: none
+}
+
+type byKey struct{}
+
+// ActingBy returns a context for the actions of a person. Statements of
+// several callers that are combined into one transaction do not have it: see Attributed.
+func ActingBy(ctx context.Context, by By) context.Context { return context.WithValue(ctx, byKey{}, by) }
+
+// Acting reports whether a person acts through a server. A message is then no message of the owner, and is recorded.
+func Acting(ctx context.Context) bool {
+	_, ok := ctx.Value(byKey{}).(By)
+	return ok
+}
+
+// Attributed returns the action with the actor and the reason of ctx, where it has none of its own.
+func (a Action) Attributed(ctx context.Context) Action {
+	by, ok := ctx.Value(byKey{}).(By)
+	if !ok {
+		return a
+	}
+	a.Actor = cmp.Or(a.Actor, by.Actor)
+	if by.Reason == "" && by.Job.IsZero() {
+		return a
+	}
+	if a.Detail = maps.Clone(a.Detail); a.Detail == nil {
+		a.Detail = make(map[string]any, 2)
+	}
+	if _, given := a.Detail["reason"]; by.Reason != "" && !given {
+		a.Detail["reason"] = by.Reason
+	}
+	if !by.Job.IsZero() {
+		a.Detail["job"] = by.Job.String()
+	}
+	return a
+}
+
 // Record adds an action in a transaction.
 func Record(ctx context.Context, tx *db.Tx, a Action) error {
 	q := dbsqlc.New(tx)
+	a = a.Attributed(ctx)
 	if a.Actor == "" {
 		a.Actor = tx.Actor()
 	}
@@ -106,7 +174,7 @@ type ActionFilter struct {
 // Actions returns recorded actions, newest first.
 func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error) {
 	var rows []dbsqlc.A2aAuditLog
-	err := s.db.Search(ctx, func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.ActionList(ctx, dbsqlc.ActionListParams{
 			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Tenant: f.Tenant,

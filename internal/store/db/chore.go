@@ -14,4 +14,6 @@ const (
 	ChoreTicks    = 8
 	ChoreWorkers  = 9
 	ChoreCalls    = 10
+	ChoreUsage    = 11
+	ChoreJobs     = 12
 )

@@ -41,6 +41,11 @@ func PGInterval(d time.Duration) pgtype.Interval {
 	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: d > 0}
 }
 
+// Duration is a stored interval. It has no months.
+func Duration(i pgtype.Interval) time.Duration {
+	return time.Duration(i.Days)*24*time.Hour + time.Duration(i.Microseconds)*time.Microsecond
+}
+
 // WireTime is a stored time in the form of the wire: UTC, whole milliseconds.
 func WireTime(t pgtype.Timestamptz) time.Time { return t.Time.UTC().Truncate(time.Millisecond) }
 
@@ -58,4 +63,11 @@ func IDAt(t time.Time) (id a2a.ID) {
 	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0)))
 	copy(id[:6], ms[2:])
 	return id
+}
+
+// IDTime is when a task was made, by its id: the end of the millisecond with which it begins.
+func IDTime(id a2a.ID) time.Time {
+	var ms [8]byte
+	copy(ms[2:], id[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:])) + 1)
 }

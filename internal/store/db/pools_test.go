@@ -97,13 +97,14 @@ const (
 var readOnRuns = map[string]string{
 	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "poll": ofRuns,
 	"EndOfRun": ofRuns, "Steps": ofRuns, "StepsKeyed": ofRuns, "CallsOf": ofRuns, "writtenSteps": ofRuns,
-	"NextWait":    ofUpkeep,
-	"ArtifactIDs": ofRuns, "States": ofRuns,
+	"writtenBatch": ofRuns,
+	"NextWait":     ofUpkeep,
+	"ArtifactAt":   ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
 	"checkSchema": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
 	"SweepActions": ofUpkeep, "SweepCalls": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
-	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator,
+	"ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator,
 	"RetryTask": ofOperator, "SealedWith": ofOperator,
-	"Keys": ofOperator, "List": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
+	"Keys": ofOperator, "List": ofOperator,
 	"Purge": ofOperator, "Recent": ofOperator,
 }
 

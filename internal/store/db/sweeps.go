@@ -15,14 +15,18 @@ const (
 	SweepOfAttempts
 	SweepOfActions
 	SweepOfTicks
+	SweepOfUsage
+	SweepOfJobs
 	sweepKinds
 )
 
 // Sweeps are all of them.
-var Sweeps = [...]Sweep{SweepOfTasks, SweepOfLogs, SweepOfAttempts, SweepOfActions, SweepOfTicks}
+var Sweeps = [...]Sweep{
+	SweepOfTasks, SweepOfLogs, SweepOfAttempts, SweepOfActions, SweepOfTicks, SweepOfUsage, SweepOfJobs,
+}
 
 func (s Sweep) String() string {
-	return [...]string{"tasks", "logs", "attempts", "audit_log", "schedule_ticks"}[s]
+	return [...]string{"tasks", "logs", "attempts", "audit_log", "schedule_ticks", "usage_days", "jobs"}[s]
 }
 
 // Swept says what a sweep has removed since this process began.

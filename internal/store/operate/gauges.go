@@ -30,6 +30,7 @@ type Gauges struct {
 	DestinationsOff   int64   // that are disabled
 	OldestTransaction float64 // age in seconds of the one that keeps most dead rows
 	NotificationQueue float64 // how full it is: 0 to 1
+	Replication       Replication
 	Tables            []TableSize
 }
 
@@ -39,7 +40,8 @@ type TicksMissed struct {
 	Ticks int64
 }
 
-// Gauges reads the state of the database. It costs about one lookup for each task and webhook that waits.
+// Gauges reads the state of the database. It costs about one lookup for each task and webhook
+// in a queue. Of tasks that wait without a worker, it counts a sample if there are many.
 func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 	err = s.db.Search(ctx, func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
@@ -56,7 +58,7 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 		if g.Parked, err = countParked(ctx, q); err != nil {
 			return err
 		}
-		if g.Waiting, err = countWaiting(ctx, q); err != nil {
+		if g.Waiting, err = countWaiting(ctx, q, waitingPages); err != nil {
 			return err
 		}
 		missed, err := q.CountTicksMissed(ctx)
@@ -84,7 +86,11 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 			return err
 		}
 		health, err := q.ServerHealth(ctx)
+		if err != nil {
+			return err
+		}
 		g.OldestTransaction, g.NotificationQueue = health.OldestTransaction, health.NotificationQueue
+		g.Replication, err = ReadReplication(ctx, tx)
 		return err
 	})
 	if err != nil {

@@ -24,9 +24,9 @@ func TestListTasksByTimeAndIDPrefix(t *testing.T) {
 	f := storetest.Open(t)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	var made []a2a.ID
-	for i := range 4 { // a minute apart, by their ids
-		id := db.NewTaskID()
-		ms := at.Add(time.Duration(i) * time.Minute).UnixMilli()
+	for i := range 4 { // a minute apart
+		id, created := db.NewTaskID(), at.Add(time.Duration(i)*time.Minute)
+		ms := created.UnixMilli()
 		for b := range 6 {
 			id[b] = byte(ms >> (8 * (5 - b)))
 		}
@@ -34,6 +34,7 @@ func TestListTasksByTimeAndIDPrefix(t *testing.T) {
 		in := storetest.Submission("x")
 		in.NewTask = id
 		f.Submit(in)
+		f.Exec("UPDATE a2a.tasks SET created_at = $1 WHERE id = $2", created, id)
 	}
 	for _, tc := range []struct {
 		name string

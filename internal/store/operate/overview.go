@@ -20,11 +20,14 @@ type Overview struct {
 	Tasks        []TaskCount // by agent and state
 	Queues       []QueueDepth
 	Unreachable  []Outage // agents that some replica cannot reach
+	Stopped      []tasks.Stop
 	Parked       []ParkedCount
 	Waiting      []WaitingCount
 	Workers      []WorkerLoad
 	Runs         []RunSeen // at most a hundred, those that have been silent longest first
 	Replicas     []ReplicaSeen
+	Known        []Presence  // servers and remote workers
+	Full         *Saturation // nil: there are free slots, or no task waits for one
 	Push         PushBacklog
 	Down         []DestinationDown // at most a hundred
 	Bytes        int64             // of the database
@@ -90,6 +93,7 @@ type ReplicaSeen struct {
 	Name        string
 	Connections int
 	Listens     bool // it is notified of changes; else it finds them by polling
+	Servers     int  // how many have this name. Each should have its own: see A2AD_REPLICA
 }
 
 // PushBacklog counts webhooks.
@@ -132,7 +136,7 @@ type OpenTransaction struct {
 // Overview reads the state of the service.
 func (s *Store) Overview(ctx context.Context) (*Overview, error) {
 	o := &Overview{}
-	err := s.db.Search(ctx, func(tx *db.Tx) error {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
 		for _, read := range []func(context.Context, *db.Tx) error{o.readWork, o.readPush, o.readSizes} {
 			if err := read(ctx, tx); err != nil {
 				return err
@@ -154,24 +158,39 @@ func (o *Overview) readWork(ctx context.Context, tx *db.Tx) (err error) {
 	if o.Tasks, err = CountTasks(ctx, tx, CountedPages); err != nil {
 		return err
 	}
-	ready, err := q.CountReady(ctx)
-	if err != nil {
+	if o.Queues, err = queueDepths(ctx, q); err != nil {
 		return err
 	}
-	for _, r := range ready {
-		o.Queues = append(o.Queues, QueueDepth{
-			Agent: r.Queue, Waiting: r.Waiting, Due: r.Due, Oldest: time.Duration(r.OldestMs) * time.Millisecond,
-		})
+	if o.Known, o.Full, err = readFullness(ctx, tx, o.Queues); err != nil {
+		return err
 	}
 	if o.Unreachable, err = tasks.ReadOutages(ctx, tx); err != nil {
+		return err
+	}
+	if o.Stopped, err = tasks.ReadStops(ctx, tx); err != nil {
 		return err
 	}
 	if o.Parked, err = countParked(ctx, q); err != nil {
 		return err
 	}
-	if o.Waiting, err = countWaiting(ctx, q); err != nil {
+	if o.Waiting, err = countWaiting(ctx, q, allWaitingPages); err != nil {
 		return err
 	}
+	return o.readRuns(ctx, q, 100)
+}
+
+func queueDepths(ctx context.Context, q *dbsqlc.Queries) (list []QueueDepth, err error) {
+	ready, err := q.CountReady(ctx)
+	for _, r := range ready {
+		list = append(list, QueueDepth{
+			Agent: r.Queue, Waiting: r.Waiting, Due: r.Due, Oldest: time.Duration(r.OldestMs) * time.Millisecond,
+		})
+	}
+	return list, err
+}
+
+// readRuns reads what each worker runs, and the runs that have been silent longest, at most most of them.
+func (o *Overview) readRuns(ctx context.Context, q *dbsqlc.Queries, most int) error {
 	leases, err := q.CountLeases(ctx)
 	if err != nil {
 		return err
@@ -179,7 +198,7 @@ func (o *Overview) readWork(ctx context.Context, tx *db.Tx) (err error) {
 	for _, r := range leases {
 		o.Workers = append(o.Workers, WorkerLoad(r))
 	}
-	runs, err := q.RunsBySilence(ctx, 100)
+	runs, err := q.RunsBySilence(ctx, int32(most))
 	for _, r := range runs {
 		o.Runs = append(o.Runs, RunSeen{
 			Task: r.TaskID.Bytes, Agent: r.Agent, Worker: r.Worker, Attempt: int(r.Attempt), LastSeq: r.LastSeq,
@@ -199,6 +218,10 @@ func (o *Overview) readPush(ctx context.Context, tx *db.Tx) error {
 		Webhooks: p.Backlog, Events: p.Events, Failing: p.Failing, Dead: p.Dead, Disabled: p.Disabled,
 		Oldest: time.Duration(p.OldestMs) * time.Millisecond,
 	}
+	return o.readDown(ctx, q)
+}
+
+func (o *Overview) readDown(ctx context.Context, q *dbsqlc.Queries) error {
 	down, err := q.DestinationsDown(ctx, 100)
 	for _, r := range down {
 		o.Down = append(o.Down, DestinationDown{
@@ -258,7 +281,13 @@ func ReplicasOf(all []Session) []ReplicaSeen {
 			list = append(list, ReplicaSeen{Name: m[1]})
 		}
 		list[i].Connections++
-		list[i].Listens = list[i].Listens || m[2] == "listener"
+		if m[2] == "listener" { // each server has one
+			list[i].Listens = true
+			list[i].Servers++
+		}
+	}
+	for i := range list {
+		list[i].Servers = max(list[i].Servers, 1)
 	}
 	return list
 }

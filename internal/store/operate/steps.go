@@ -27,6 +27,7 @@ type Recorded struct {
 	EndedAt  time.Time // by the agent's clock; of a wait by the database's; zero: it is not over
 	Worker   string    // that recorded it
 	Child    a2a.ID    // of a call: the task that it has made
+	Artifact string    // that the step writes while it runs; empty: none
 }
 
 // Signaled is a signal that a task got.
@@ -60,6 +61,7 @@ func (t *Timeline) readSteps(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) 
 				Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Key: r.Key, Name: r.Name, Says: r.Says, Failed: r.Failed,
 				Attempts: int(r.Attempts), NextAt: db.WireTime(r.NextAt), At: db.WireTime(r.RecordedAt),
 				EndedAt: db.WireTime(r.EndedAt), Worker: r.Worker, Child: r.ChildID.Bytes,
+				Artifact: r.ArtifactID,
 			})
 			after = r.Seq
 		}

@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -46,5 +47,35 @@ func TestTimelineShowsStepsAndWaits(t *testing.T) {
 	}
 	if tl.Waits != nil || len(tl.Signals) != 2 || tl.Signals[1].Name != "approved" || tl.Steps[1].EndedAt.IsZero() {
 		t.Errorf("after the signal: waits %+v, signals %+v, steps %+v", tl.Waits, tl.Signals, tl.Steps)
+	}
+}
+
+// The version before streamed steps has no state for a step that has only begun. It must still be able to record the
+// step again, with its result.
+func TestMigrateDownKeepsStepsThatHaveOnlyBegun(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	begun := a2a.StepRecord{Step: a2a.Step{Key: "write#1", Artifact: "report", After: 2}, Seq: 1, Kind: a2a.StepWork}
+	if _, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Steps: []a2a.StepRecord{begun}}); err != nil {
+		t.Fatal(err)
+	}
+	tl, err := f.Operate.Timeline(t.Context(), l.TaskID)
+	if err != nil || len(tl.Steps) != 1 || tl.Steps[0].Artifact != "report" || !tl.Steps[0].EndedAt.IsZero() {
+		t.Fatalf("steps %+v, %v, want one that writes an artifact and has not ended", tl.Steps, err)
+	}
+	const streamed = 52
+	applied := func(m operate.Migration) bool { return m.Version == streamed && !m.Applied.IsZero() }
+	for slices.ContainsFunc(steps(t, &storetest.DB{URL: f.URL}), applied) {
+		if err := operate.MigrateDown(t.Context(), f.URL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const open = "SELECT next_at IS NOT NULL AND ended_at IS NULL FROM a2a.task_steps"
+	if !storetest.Value[bool](f, open) {
+		t.Error("the step is not to be tried again")
+	}
+	if err := operate.MigrateUp(t.Context(), f.URL); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -25,8 +23,8 @@ type TaskFilter struct {
 	Prefix                          string // of the id, as people type it
 	Tenant, Owner, Agent, ContextID string
 	States                          []a2a.State
-	Since, Until                    time.Time // created in this time, by their ids
-	Before                          a2a.ID    // only older ones
+	Since, Until                    time.Time // created in this time
+	Before                          a2a.ID    // only those after this one in the list
 	Parked                          bool      // only those that are parked
 	Roots                           bool      // only those that no other task has called
 	NotRetried                      bool      // only those that no task was made from
@@ -36,15 +34,20 @@ type TaskFilter struct {
 // ErrNoPrefix says that no id can begin like this.
 var ErrNoPrefix = errors.New("no task id begins like this")
 
-// bounds returns the least and the greatest id that the filter selects.
+// bounds returns the least and the greatest id that ID and Prefix select.
 func (f *TaskFilter) bounds() (first, last a2a.ID, err error) {
-	for i := range last {
-		last[i] = 0xff
-	}
 	if !f.ID.IsZero() {
 		return f.ID, f.ID, nil
 	}
-	digits := strings.ReplaceAll(strings.ToLower(f.Prefix), "-", "")
+	return PrefixRange(f.Prefix)
+}
+
+// PrefixRange returns the least and the greatest id that begin like a text, as people type it. It returns ErrNoPrefix.
+func PrefixRange(text string) (first, last a2a.ID, err error) {
+	for i := range last {
+		last[i] = 0xff
+	}
+	digits := strings.ReplaceAll(strings.ToLower(text), "-", "")
 	if len(digits) > 2*len(first) {
 		return first, last, ErrNoPrefix
 	}
@@ -54,21 +57,6 @@ func (f *TaskFilter) bounds() (first, last a2a.ID, err error) {
 	}
 	if _, err := hex.Decode(last[:], []byte(digits+strings.ReplaceAll(rest, "0", "f"))); err != nil {
 		return first, last, ErrNoPrefix
-	}
-	if !f.Since.IsZero() {
-		if since := db.IDAt(f.Since); bytes.Compare(since[:], first[:]) > 0 {
-			first = since
-		}
-	}
-	if !f.Until.IsZero() {
-		// The greatest id of the millisecond before.
-		until := db.IDAt(f.Until.Add(-time.Millisecond))
-		for i := 6; i < len(until); i++ {
-			until[i] = 0xff
-		}
-		if bytes.Compare(until[:], last[:]) < 0 {
-			last = until
-		}
 	}
 	return first, last, nil
 }
@@ -91,6 +79,7 @@ type TaskRow struct {
 	LeaseUntil time.Time
 	Parked     *Parked // nil: it is not
 	Parent     a2a.ID  // the task that has called it; zero: a client has sent it
+	Assignee   string  // the person who is to answer its question; empty: none. ListTasks does not read it
 }
 
 // Parked says since when and why a task has been parked.
@@ -109,7 +98,10 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	p := dbsqlc.TaskListParams{
 		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)),
 		Max: int32(f.Limit), Parked: f.Parked, NotRetried: f.NotRetried, Roots: f.Roots,
-		FirstID: db.PGID(first), LastID: db.PGID(last), Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
+		FirstID: db.PGID(first), LastID: db.PGID(last), Since: db.PGTime(f.Since), Until: db.PGTime(f.Until),
+	}
+	if !f.Before.IsZero() {
+		p.Before, p.BeforeAt = db.PGID(f.Before), db.PGTime(db.IDTime(f.Before))
 	}
 	for i, st := range f.States {
 		p.States[i] = int16(st)
@@ -155,7 +147,7 @@ type Attempt struct {
 
 // Attempts returns every attempt at a task, oldest first.
 func (s *Store) Attempts(ctx context.Context, id a2a.ID) ([]Attempt, error) {
-	rows, err := dbsqlc.New(s.db.Work()).AttemptsOfTask(ctx, db.PGID(id))
+	rows, err := dbsqlc.New(s.db.Reads()).AttemptsOfTask(ctx, db.PGID(id))
 	if err != nil {
 		return nil, fmt.Errorf("list attempts: %w", err)
 	}

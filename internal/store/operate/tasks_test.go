@@ -1,16 +1,19 @@
 package operate_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 func TestOperatorSeesEveryTask(t *testing.T) {
@@ -83,6 +86,49 @@ func TestOperatorSeesEveryTask(t *testing.T) {
 	}
 	_, err = f.Operate.Owner(t.Context(), db.NewTaskID())
 	storetest.WantCode(t, err, a2a.CodeTaskNotFound)
+}
+
+// Imported tasks keep ids that other servers have made, which do not tell when the tasks were created.
+func TestTasksAreListedInTheOrderOfCreation(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	first, last := f.Submit(storetest.Submission("x")).Task, f.Submit(storetest.Submission("y")).Task
+	days := []time.Time{
+		time.Date(2025, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 3, 2, 0, 0, 0, 0, time.UTC),
+		time.Date(2025, 3, 3, 0, 0, 0, 0, time.UTC), time.Date(2025, 3, 3, 0, 0, 0, 0, time.UTC),
+	}
+	ids := []a2a.ID{{0xff}, {0x00, 0x01}, {0x80}, {0xc0}}
+	for i, id := range ids {
+		out, err := f.Store.Tasks.Import(t.Context(), "sqlite:tasks.db", []tasks.Import{{
+			Caller: storetest.Ann, Agent: storetest.Agent, Digest: sha256.Sum256(id[:]),
+			Task: a2a.Task{ID: id, ContextID: "c", Status: a2a.Status{State: a2a.StateCompleted, Time: days[i]}},
+		}})
+		if err != nil || out[0] != tasks.ImportStored {
+			t.Fatalf("import: %v, %v", out, err)
+		}
+	}
+	all := []a2a.ID{last, first, ids[3], ids[2], ids[1], ids[0]}
+	list := func(filter operate.TaskFilter) (got []a2a.ID) {
+		t.Helper()
+		filter.Limit = 10
+		rows, err := f.Operate.ListTasks(t.Context(), filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			got = append(got, r.ID)
+		}
+		return got
+	}
+	storetest.Same(t, "all", all, list(operate.TaskFilter{}))
+	for i, id := range all[:len(all)-1] {
+		storetest.Same(t, fmt.Sprint("before ", i), all[i+1:], list(operate.TaskFilter{Before: id}))
+	}
+	storetest.Same(t, "since", all[:5], list(operate.TaskFilter{Since: days[1]}))
+	storetest.Same(t, "until", all[4:], list(operate.TaskFilter{Until: days[2]}))
+	storetest.Same(t, "in between", all[4:5], list(operate.TaskFilter{Since: days[1], Until: days[2]}))
+	f.Exec("DELETE FROM a2a.tasks WHERE id = $1", db.PGID(last))
+	storetest.Same(t, "before a task that was deleted", all[1:], list(operate.TaskFilter{Before: last}))
 }
 
 func TestCheckSchemaNamesWhatIsMissing(t *testing.T) {

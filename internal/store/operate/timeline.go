@@ -2,8 +2,11 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/access"
@@ -51,9 +54,12 @@ type Timeline struct {
 	Attempts []Attempt
 	Steps    []Recorded
 	Signals  []Signaled
-	Waits    *Waiting // nil: the task does not wait
+	Waits    *Waiting    // nil: the task does not wait
+	Usage    []a2a.Usage // by model
 	Tries    []Tried
 	Actions  []access.Recorded // oldest first
+	// TraceID is the trace of the client's newest message that had one, and of the attempts since; empty: none had.
+	TraceID string
 }
 
 const (
@@ -66,7 +72,7 @@ const (
 // another.
 func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 	t := &Timeline{}
-	err := s.db.Search(ctx, func(tx *db.Tx) error {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
 		q := dbsqlc.New(tx)
 		if err := t.readEvents(ctx, q, id); err != nil {
 			return err
@@ -81,6 +87,14 @@ func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 			})
 		}
 		if err := t.readSteps(ctx, q, id); err != nil {
+			return err
+		}
+		trace, err := q.TraceOfTask(ctx, db.PGID(id))
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) { // the task was removed meanwhile
+			return err
+		}
+		t.TraceID = a2a.Traceparent(trace).TraceID()
+		if t.Usage, err = usageOfTask(ctx, q, id); err != nil {
 			return err
 		}
 		return t.readTries(ctx, q, id)

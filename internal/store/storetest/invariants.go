@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -81,6 +83,14 @@ var brokenTasks = []struct{ name, query string }{
 	{"steps are not 1..steps", `
 		SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.task_steps s ON s.task_id = t.id GROUP BY t.id
 		HAVING count(s.seq) <> t.steps OR min(s.seq) <> 1 OR max(s.seq) <> t.steps`},
+	{"a wait that nothing ends", `
+		SELECT w.task_id FROM a2a.task_waits w
+		WHERE least(w.due_at, w.deadline_at) = 'infinity' AND NOT w.on_message AND w.on_signal IS NULL
+		  AND w.pending <= 0`},
+	{"a wait without its step", `
+		SELECT w.task_id FROM a2a.task_waits w JOIN a2a.tasks t ON t.id = w.task_id AND t.lease_epoch = w.epoch
+		LEFT JOIN a2a.task_steps s ON s.task_id = w.task_id AND s.seq = w.step
+		WHERE s.kind IS DISTINCT FROM 2 OR s.ended_at IS NOT NULL`},
 	{"a wait that is recorded as over, or the reverse", `
 		SELECT s.task_id FROM a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id
 		LEFT JOIN a2a.task_waits w ON w.task_id = s.task_id AND w.step = s.seq
@@ -108,6 +118,14 @@ var brokenTasks = []struct{ name, query string }{
 		SELECT s.task_id FROM a2a.task_steps s JOIN a2a.tasks p ON p.id = s.task_id
 		WHERE s.kind = 3 AND s.ended_at IS NULL AND s.on_parent_end = 1 AND p.state >= 100
 		  AND NOT EXISTS (SELECT FROM a2a.task_orphans o WHERE o.task_id = s.child_id)`},
+	{"a child to be canceled whose parent has not ended", `
+		SELECT o.task_id FROM a2a.task_orphans o JOIN a2a.tasks p ON p.id = o.parent_id WHERE p.state < 100`},
+	// A step that is recorded again has the claim of the last time.
+	{"a step of an older epoch after one of a newer", `
+		SELECT s.task_id
+		FROM (SELECT *, max(epoch) FILTER (WHERE attempts = 1 AND artifact_id IS NULL)
+		        OVER (PARTITION BY task_id ORDER BY seq) AS newest FROM a2a.task_steps) s
+		WHERE s.epoch < s.newest`},
 	{"a step without an attempt", `
 		SELECT s.task_id FROM a2a.task_steps s WHERE NOT EXISTS (
 		  SELECT FROM a2a.task_attempts a
@@ -115,6 +133,9 @@ var brokenTasks = []struct{ name, query string }{
 	{"a signal that has ended a wait of no task", `
 		SELECT s.task_id FROM a2a.task_signals s LEFT JOIN a2a.task_steps p ON p.task_id = s.task_id AND p.seq = s.step
 		WHERE s.step IS NOT NULL AND p.kind IS DISTINCT FROM 2`},
+	{"two signals that have ended one wait", `
+		SELECT s.task_id FROM a2a.task_signals s
+		WHERE s.step IS NOT NULL GROUP BY s.task_id, s.step HAVING count(*) > 1`},
 	{"a lease of another epoch, or of no task", `
 		SELECT l.task_id FROM a2a.task_leases l LEFT JOIN a2a.tasks t ON t.id = l.task_id
 		WHERE t.lease_epoch IS DISTINCT FROM l.epoch`},
@@ -143,12 +164,38 @@ var brokenTasks = []struct{ name, query string }{
 		SELECT p.task_id FROM a2a.push_configs p
 		WHERE p.parked AND p.state = 'active' AND p.deleted_at IS NULL AND p.cursor_seq < p.head_seq
 		  AND NOT EXISTS (SELECT FROM a2a.push_parked l WHERE l.tenant = p.tenant AND l.origin = p.origin)`},
+	{"usage of no task", `
+		SELECT u.task_id FROM a2a.task_usage u WHERE NOT EXISTS (SELECT FROM a2a.tasks t WHERE t.id = u.task_id)`},
+	// The sums by day keep the usage of tasks that were removed.
+	{"usage of tasks that is missing in the sums by day", `
+		SELECT unnest(u.ids)
+		FROM (
+		  SELECT t.tenant, t.owner, t.agent, u.model, array_agg(t.id) AS ids,
+		    ARRAY[sum(u.input_tokens), sum(u.output_tokens), sum(u.cached_input_tokens), sum(u.reasoning_tokens),
+		      sum(u.requests)] AS sums
+		  FROM a2a.task_usage u JOIN a2a.tasks t ON t.id = u.task_id GROUP BY t.tenant, t.owner, t.agent, u.model) u
+		LEFT JOIN (
+		  SELECT d.tenant, d.owner, d.agent, d.model,
+		    ARRAY[sum(d.input_tokens), sum(d.output_tokens), sum(d.cached_input_tokens), sum(d.reasoning_tokens),
+		      sum(d.requests)] AS sums
+		  FROM audit.usage_day d GROUP BY d.tenant, d.owner, d.agent, d.model) d USING (tenant, owner, agent, model)
+		WHERE d.sums IS NULL OR u.sums[1] > d.sums[1] OR u.sums[2] > d.sums[2] OR u.sums[3] > d.sums[3]
+		  OR u.sums[4] > d.sums[4] OR u.sums[5] > d.sums[5]`},
 	{"an attempt that ended before it began", `
 		SELECT a.task_id FROM a2a.task_attempts a WHERE a.ended_at < a.claimed_at`},
 	{"a list_key of another list", `
 		SELECT t.id FROM a2a.tasks t WHERE t.list_key <> a2a.list_key(t.tenant, t.owner, t.agent)`},
 	{"a task of two ticks", `
 		SELECT k.task_id FROM a2a.schedule_ticks k WHERE k.task_id IS NOT NULL GROUP BY k.task_id HAVING count(*) > 1`},
+	{"two tasks of a tick", `
+		SELECT unnest(array_agg(m.id)) FROM (
+		  SELECT t.id, t.agent, k.tick,
+		    substring(m.body::text FROM '"a2ad/schedule":"[^"]*","a2ad/tick":"[^"]*"') AS told -- in whole seconds
+		  FROM a2a.tasks t JOIN a2a.messages m ON m.task_id = t.id AND m.seq = 1
+		  LEFT JOIN a2a.schedule_ticks k ON k.task_id = t.id
+		  WHERE EXISTS (SELECT FROM a2a.schedules s WHERE s.agent = t.agent)) m
+		WHERE m.told IS NOT NULL GROUP BY m.agent, m.told
+		HAVING count(*) > 1 AND count(*) > count(DISTINCT m.tick)`},
 	{"a queued tick without its record", `
 		SELECT s.last_task FROM a2a.schedules s WHERE s.queued_tick IS NOT NULL AND NOT EXISTS (
 		  SELECT FROM a2a.schedule_ticks k
@@ -160,32 +207,46 @@ var brokenTasks = []struct{ name, query string }{
 // Invariants fails the test for every task in a state that no task may be in.
 func (f *Fixture) Invariants() {
 	f.T.Helper()
-	if text := f.Broken(""); text != "" {
+	if text := f.Broken(); text != "" {
 		f.T.Error(text)
 	}
 }
 
-// Broken describes the tasks of one agent, or of all, that are in a state that no task may be in. It needs one round
+// Broken describes the tasks of these agents, or of all, that are in a state that no task may be in. It needs one round
 // trip.
-func (f *Fixture) Broken(agent string) string {
+func (f *Fixture) Broken(agents ...string) string {
 	f.T.Helper()
+	found, err := findBroken(f.T.Context(), f.SQL, agents)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	var text strings.Builder
+	for i, ids := range found {
+		if name := brokenTasks[i].name; ids != "" && !(f.AttemptsSwept && name == withoutAttempt) {
+			text.WriteString(name + ": " + ids + "\n")
+		}
+	}
+	return text.String()
+}
+
+// findBroken returns the ids that each query finds.
+func findBroken(ctx context.Context, conn interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}, agents []string) (found []string, err error) {
 	var b pgx.Batch
 	for _, q := range brokenTasks {
 		b.Queue(`
 			SELECT coalesce(string_agg(DISTINCT x.id::text, ' '), '') FROM (`+q.query+`) AS x(id)
-			WHERE $1 = '' OR x.id IN (SELECT t.id FROM a2a.tasks t WHERE t.agent = $1)`, agent)
+			WHERE $1::text[] IS NULL OR x.id IN (SELECT t.id FROM a2a.tasks t WHERE t.agent = ANY ($1))`, agents)
 	}
-	res := f.SQL.SendBatch(f.T.Context(), &b)
+	res := conn.SendBatch(ctx, &b)
 	defer res.Close()
-	var text strings.Builder
 	for _, q := range brokenTasks {
 		var ids string
 		if err := res.QueryRow().Scan(&ids); err != nil {
-			f.T.Fatalf("%s: %v", q.name, err)
+			return nil, fmt.Errorf("%s: %w", q.name, err)
 		}
-		if ids != "" && !(f.AttemptsSwept && q.name == withoutAttempt) {
-			text.WriteString(q.name + ": " + ids + "\n")
-		}
+		found = append(found, ids)
 	}
-	return text.String()
+	return found, nil
 }

@@ -157,6 +157,9 @@ func startSupervisor(ctx context.Context, dir string) (string, error) {
 		said, _ := os.ReadFile(log.Name())
 		return "", fmt.Errorf("start server (%w):\n%s", err, said)
 	}
+	if said, err := os.ReadFile(log.Name()); err == nil && len(said) > 0 {
+		fmt.Fprintf(os.Stderr, "storetest: %s", said)
+	}
 	return strings.TrimSpace(u), nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -153,11 +155,22 @@ func (s server) create(t testing.TB, template string) *DB {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
 		defer cancel()
-		if err := s.exec(ctx, "DROP DATABASE "+quote(name)+" WITH (FORCE)"); err != nil {
+		if err := s.drop(ctx, name); err != nil {
 			t.Errorf("drop database: %v", err)
 		}
 	})
 	return &DB{URL: s.database(name)}
+}
+
+// drop ends the connections to a database and drops it. With FORCE, PostgreSQL also ends autovacuum workers, which only
+// a superuser may do. Without it, PostgreSQL asks them to stop, and waits for connections that are closing.
+func (s server) drop(ctx context.Context, name string) error {
+	err := s.exec(ctx, "DROP DATABASE "+quote(name)+" WITH (FORCE)")
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "42501" {
+		err = s.exec(ctx, "DROP DATABASE "+quote(name))
+	}
+	return err
 }
 
 // exec opens a connection each time: nothing would close a pool after the last test.

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/modules/postgres"
+	"github.com/testcontainers/testcontainers-go/wait"
 
 	"github.com/a2ad/a2ad/internal/devpg"
 )
@@ -24,6 +26,8 @@ const (
 
 	dockerCheckLimit = 3 * time.Second
 	stopLimit        = 5 * time.Minute
+	imageLimit       = time.Minute
+	portLimit        = 5 * time.Second
 )
 
 // serverParams suit many short databases: a vacuum rarely blocks the copy of a template, the pools of all packages fit,
@@ -115,16 +119,20 @@ func lastUserGone(dir string, exited <-chan struct{}) (*os.File, error) {
 	}
 }
 
-// open tries Docker, then the installed PostgreSQL. If Docker answers but cannot run the image, for example without a
-// network, an installed PostgreSQL is good enough.
+// open starts the PostgreSQL in A2AD_PG_BINDIR. Without that it tries Docker, then an installed PostgreSQL. If Docker
+// answers but cannot run the image, for example without a network, an installed PostgreSQL is good enough, unless
+// A2AD_TEST_CONTAINER is set.
 func open(ctx context.Context, dir string) (running, error) {
 	var dockerErr error
-	if dockerAnswers(ctx) {
+	if os.Getenv("A2AD_PG_BINDIR") == "" && dockerAnswers(ctx) {
 		srv, err := openContainer(ctx)
 		if err == nil {
 			return srv, nil
 		}
 		dockerErr = fmt.Errorf("run %s by Docker: %w", image, err)
+	}
+	if os.Getenv("A2AD_TEST_CONTAINER") != "" {
+		return running{}, errors.Join(errors.New("A2AD_TEST_CONTAINER: the tests must use a container"), dockerErr)
 	}
 	cluster, err := clusterDir(dir)
 	if err != nil {
@@ -140,6 +148,11 @@ func open(ctx context.Context, dir string) (running, error) {
 		return running{},
 			errors.Join(dockerErr, err,
 				errors.New("or set A2AD_TEST_DATABASE_URL to a server where tests may create databases"))
+	}
+	if dockerErr != nil {
+		fmt.Fprintf(os.Stderr, "the tests use the PostgreSQL of this machine: %s (if it is there, "+
+			"TESTCONTAINERS_RYUK_DISABLED=true or TESTCONTAINERS_HOST_OVERRIDE may help)\n",
+			strings.Join(strings.Fields(dockerErr.Error()), " "))
 	}
 	stop := func(ctx context.Context) error {
 		if err := srv.Stop(ctx); err != nil || cluster == dir {
@@ -169,7 +182,13 @@ func openContainer(ctx context.Context) (running, error) {
 	}
 	c, err := postgres.Run(ctx, image,
 		postgres.WithUsername("a2ad"), postgres.WithPassword("a2ad"), postgres.WithDatabase("postgres"),
-		testcontainers.WithCmd(args...), postgres.BasicWaitStrategies())
+		testcontainers.WithCmd(args...), testcontainers.WithWaitStrategy(
+			// The first time, it initializes its directory. Once it is ready, its port answers at once, or never: for
+			// example in a container that has no way to the network of the new one.
+			wait.ForLog("database system is ready to accept connections").WithOccurrence(2).
+				WithStartupTimeout(imageLimit),
+			wait.ForListeningPort("5432/tcp").WithStartupTimeout(portLimit),
+		))
 	stop := func(ctx context.Context) error {
 		return testcontainers.TerminateContainer(c, testcontainers.StopContext(ctx))
 	}

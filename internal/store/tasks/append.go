@@ -17,15 +17,16 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Batch is what a run reports at once: events in order, steps, a checkpoint. Only the last event may end the turn. A
-// wait ends the run; the last of the steps records it. Error is the reason of a failure, for the record of attempts. A
-// batch with an ID is recorded with the newest seq and the lease's Until, so that RenewRemote can answer a repeated
-// batch.
+// Batch is what a run reports at once: events in order, steps, a checkpoint, usage. Only the last event may end the
+// turn. A wait ends the run; the last of the steps records it. Error is the reason of a failure, for the record of
+// attempts. A batch with an ID is recorded with the newest seq and the lease's Until, so that RenewRemote can answer a
+// repeated batch.
 type Batch struct {
 	Events     []a2a.Event // no *a2a.Checkpoint among them
 	Checkpoint a2a.Raw
 	Steps      []a2a.StepRecord // new ones are numbered from the lease's Steps on
 	Wait       *a2a.Wait
+	Usage      []a2a.Usage // is added to the sums of the task and of the day
 	Error      string
 	ID         string
 	// ContextID is the context of the task, which the tasks that it calls get. It is needed if a step is a call.
@@ -54,7 +55,7 @@ type pendingBatch struct {
 	size  int
 	calls []*submission // the tasks that its steps make
 	added int           // new steps
-	steps int           // bytes of all steps
+	steps int           // bytes of all steps, and of the usage
 	push  bool          // the heads of webhooks must be moved
 }
 
@@ -68,6 +69,9 @@ type eventRow struct {
 	messageID   string
 	message     []byte
 }
+
+// uniqueViolation is the error of PostgreSQL for a key that is stored already.
+const uniqueViolation = "23505"
 
 func appendSize(a *pendingBatch) int { return a.size + a.steps }
 
@@ -92,6 +96,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.size += len(row.body) + len(row.parts) + len(row.message)
 	}
 	a.countSteps()
+	a.countUsage()
 	s.prepareCalls(ctx, a)
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	out, err := db.Repeat(ctx, s.db, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
@@ -129,9 +134,9 @@ func (s *Store) tellAppended(tx *db.Tx, b *pendingBatch, out *appended) {
 // appendOne tries once to write a batch: with others, and then alone if it was left out. No row means that it is
 // fenced.
 func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appended, error) {
-	group := s.appends[a.lease.TaskID[15]&1]
+	group := s.appends
 	if a.onlySteps() {
-		group, a.push = s.steps[a.lease.TaskID[15]&1], true // steps move no head
+		group, a.push = s.steps, true // steps move no head
 	}
 	out, err := group.do(ctx, a)
 	for {
@@ -139,8 +144,8 @@ func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appen
 		case db.Blocked(err) && ctx.Err() == nil: // it waited for a lock until the statement timed out
 		case err == nil && out == nil && !a.push:
 			a.push = true // fenced, or a client has set a webhook since the claim: try again and move its head
-		case err == nil && out == nil && try > 1:
-			return s.written(ctx, a)
+		case try > 1 && (err == nil && out == nil || db.IsCode(err, uniqueViolation)):
+			return s.written(ctx, a) // its number or its id is stored already, or it is fenced
 		default:
 			return out, err
 		}
@@ -290,12 +295,14 @@ func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 // webhooks or batches have ids.
 func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.EventAppendParams) ([]appended, error) {
 	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool {
-		return it.batch.ID != "" || len(it.batch.Steps) > 0 || it.hasFamily()
+		return it.batch.ID != "" || len(it.batch.Steps) > 0 || len(it.batch.Usage) > 0 || it.hasFamily()
 	})
 	run := db.Autocommit[[]appended]
 	if whole {
 		run = db.InTx[[]appended]
 	}
+	slots := s.reserveCalled(items)
+	defer slots.release() // also after a panic
 	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
 		written, err := dbsqlc.New(tx).EventAppend(ctx, p)
 		if err != nil {
@@ -310,13 +317,15 @@ func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.
 		if !whole {
 			return rows, nil
 		}
-		return rows, s.appendWith(ctx, tx, items, rows)
+		return rows, s.appendWith(ctx, tx, items, rows, slots)
 	})
 }
 
 // appendWith completes the transaction of batches that were written: it folds artifacts, records the ids of batches and
 // moves the heads of webhooks.
-func (s *Store) appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
+func (s *Store) appendWith(
+	ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended, slots calledSlots,
+) error {
 	q := dbsqlc.New(tx)
 	var ended []pgtype.UUID
 	var m webhooks.HeadMoves
@@ -340,7 +349,10 @@ func (s *Store) appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch
 	if err := addSteps(ctx, q, items, rows, s.db.Replica()); err != nil {
 		return err
 	}
-	if err := s.appendCalls(ctx, tx, items, rows); err != nil {
+	if err := addUsage(ctx, q, items, rows); err != nil {
+		return err
+	}
+	if err := s.appendCalls(ctx, tx, items, rows, slots); err != nil {
 		return err
 	}
 	for i := range rows {
@@ -363,7 +375,11 @@ func batchIDs(items []*pendingBatch, rows []appended) (p dbsqlc.BatchesAddParams
 		p.TaskIds, p.Epochs = append(p.TaskIds, db.PGID(it.lease.TaskID)), append(p.Epochs, it.lease.Epoch)
 		p.BatchIds = append(p.BatchIds, it.batch.ID)
 		p.LastSeqs = append(p.LastSeqs, rows[i].Base+int64(len(it.rows)))
-		p.LeaseUntils = append(p.LeaseUntils, db.PGTime(it.lease.Until))
+		until := db.PGTime(it.lease.Until)
+		if !until.Valid { // no worker asks for the answer of a local run
+			until = rows[i].LastAt
+		}
+		p.LeaseUntils = append(p.LeaseUntils, until)
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -16,6 +17,34 @@ type AttemptSweep struct {
 	Batch int           // attempts to read, at most
 	After a2a.ID        // task of the last attempt that was read
 	Epoch int64         // of that attempt
+
+	imported bool // it has come to the tasks whose ids do not tell when they were created
+}
+
+// span returns the ids of the tasks to read: those of tasks that are old enough, and then those that other servers have
+// made, which are random. As in RetireImported, nearly all of them are far beyond those that this server makes now.
+func (w *AttemptSweep) span(now time.Time) (after, before a2a.ID) {
+	if !w.imported {
+		return w.After, db.IDAt(now.Add(-w.Keep))
+	}
+	after = db.IDAt(now.Add(aheadOfAll))
+	if bytes.Compare(w.After[:], after[:]) > 0 {
+		after = w.After
+	}
+	return after, lastID
+}
+
+// next moves the position, and reports whether there may be more to read.
+func (w *AttemptSweep) next(row *dbsqlc.AttemptsForgetRow) bool {
+	w.After, w.Epoch = row.TaskID.Bytes, row.Epoch
+	switch {
+	case int(row.Found) == w.Batch:
+		return true
+	case !w.imported:
+		w.After, w.Epoch, w.imported = a2a.ID{}, 0, true
+		return true
+	}
+	return false
 }
 
 // SweepAttempts removes a batch of attempts of tasks that ended long ago and still exist, and returns how many. more
@@ -32,8 +61,9 @@ func (s *Store) SweepAttempts(ctx context.Context, w *AttemptSweep) (n int, more
 		if err != nil {
 			return nil, err
 		}
+		after, before := w.span(now)
 		r, err := q.AttemptsForget(ctx, dbsqlc.AttemptsForgetParams{
-			After: db.PGID(w.After), AfterEpoch: w.Epoch, Before: db.PGID(db.IDAt(now.Add(-w.Keep))),
+			After: db.PGID(after), AfterEpoch: w.Epoch, Before: db.PGID(before),
 			Max: int32(w.Batch), Keep: db.PGInterval(w.Keep),
 		})
 		if err != nil {
@@ -48,6 +78,5 @@ func (s *Store) SweepAttempts(ctx context.Context, w *AttemptSweep) (n int, more
 	if row == nil {
 		return 0, false, nil
 	}
-	w.After, w.Epoch = row.TaskID.Bytes, row.Epoch
-	return int(row.Gone), int(row.Found) == w.Batch, nil
+	return int(row.Gone), w.next(row), nil
 }

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ func TestSweepDeletesAttemptsOfTasksThatEndedLongAgo(t *testing.T) {
 	}
 	old := []a2a.ID{ended("3 days"), ended("3 days"), ended("3 days")}
 	lately, running := ended("1 day"), f.RunningTask().TaskID
+	f.Exec("UPDATE a2a.tasks SET status_at = clock_timestamp() - interval '3 days' WHERE id = $1", running.String())
 	f.Exec(`
 		INSERT INTO a2a.task_attempts
 		SELECT task_id, epoch - 1, 1, worker, claimed_at, claimed_at, 'retry' FROM a2a.task_attempts
@@ -62,5 +64,37 @@ func TestSweepDeletesAttemptsOfTasksThatEndedLongAgo(t *testing.T) {
 	again := tasks.AttemptSweep{Keep: 48 * time.Hour, Batch: 10}
 	if n, _, err := f.Tasks.SweepAttempts(t.Context(), &again); n != 0 || err != nil {
 		t.Errorf("a second sweep deleted %d, %v, want none", n, err)
+	}
+}
+
+// An imported task has a random id, which says nothing about its age.
+func TestSweepDeletesAttemptsOfImportedTasks(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	f.AttemptsSwept = true
+	var left []string
+	for i, id := range []string{"80000000", "f0000000", "f0000001"} {
+		l := f.RunningTask()
+		f.Append(l, storetest.Status(a2a.StateCompleted, ""))
+		imported := id + l.TaskID.String()[8:]
+		f.Exec("UPDATE a2a.tasks SET id = $2, status_at = clock_timestamp() - $3::interval WHERE id = $1",
+			l.TaskID.String(), imported, []string{"3 days", "1 hour", "3 days"}[i])
+		f.Exec("UPDATE a2a.task_attempts SET task_id = $2 WHERE task_id = $1", l.TaskID.String(), imported)
+		if i == 1 {
+			left = append(left, imported)
+		}
+	}
+	w := tasks.AttemptSweep{Keep: 48 * time.Hour, Batch: 1}
+	sum := 0
+	for more := true; more; {
+		n, again, err := f.Tasks.SweepAttempts(t.Context(), &w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, more = sum+n, again
+	}
+	got := f.Column("SELECT task_id::text FROM a2a.task_attempts")
+	if sum != 2 || !slices.Equal(got, left) {
+		t.Errorf("%d deleted, and those of %v left, want 2 and %v", sum, got, left)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -64,6 +65,29 @@ func (s *Store) prepareCalls(ctx context.Context, a *pendingBatch) {
 	}
 }
 
+// calledSlots has the slots of this process for tasks that runs call. The others wait in the queue.
+type calledSlots map[*submission]*reservedSlot
+
+// reserveCalled reserves slots for the tasks that batches call.
+func (s *Store) reserveCalled(items []*pendingBatch) calledSlots {
+	var slots calledSlots
+	for _, it := range items {
+		for i, slot := range s.reserveSlots(it.calls) {
+			if slot == nil {
+				continue
+			}
+			if slots == nil {
+				slots = make(calledSlots)
+			}
+			slots[it.calls[i]] = slot
+		}
+	}
+	return slots
+}
+
+// release releases the slots whose runs have not begun.
+func (c calledSlots) release() { releaseSlots(slices.Collect(maps.Values(c))) }
+
 // hasFamily reports whether the batch may end a task that others have called, or that has called others.
 func (a *pendingBatch) hasFamily() bool {
 	n := len(a.rows)
@@ -73,7 +97,9 @@ func (a *pendingBatch) hasFamily() bool {
 
 // appendCalls completes the transaction of batches: it stores the tasks that they call, ends the calls of those that
 // they end, and locks the calls that they begin to wait for.
-func (s *Store) appendCalls(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
+func (s *Store) appendCalls(
+	ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended, slots calledSlots,
+) error {
 	var called []*submission
 	var ended family
 	for i := range rows {
@@ -90,7 +116,7 @@ func (s *Store) appendCalls(ctx context.Context, tx *db.Tx, items []*pendingBatc
 			ended.waiting, ended.steps = append(ended.waiting, rows[i].ID), append(ended.steps, int32(seq))
 		}
 	}
-	if err := s.submitIn(ctx, tx, called); err != nil {
+	if err := s.submitIn(ctx, tx, called, slots); err != nil {
 		return err
 	}
 	return s.endFamily(ctx, tx, &ended)

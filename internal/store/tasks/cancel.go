@@ -38,6 +38,12 @@ func (s *Store) CancelWith(
 	return a2a.StateCanceled, nil
 }
 
+// CancelIn is Cancel in a transaction of the caller. It returns the state in which the task had ended before, or
+// StateNone if the transaction cancels it.
+func (s *Store) CancelIn(ctx context.Context, tx *db.Tx, c db.Caller, id a2a.ID) (a2a.State, error) {
+	return s.cancelIn(ctx, tx, c, "", id, nil)
+}
+
 // cancelIn returns the state in which the task had ended before, or StateNone if the transaction cancels it.
 func (s *Store) cancelIn(
 	ctx context.Context, tx *db.Tx, c db.Caller, agent string, id a2a.ID, metadata a2a.Raw,

@@ -41,9 +41,34 @@ type ClaimRequest struct {
 	Agent    string
 	Worker   string        // the worker that runs the tasks; empty: this replica
 	Slots    int           // how many tasks to claim at most
+	Others   []WorkerSlots // that claim after Worker, with the same statement; only if Worker is set
 	Running  int           // how many runs of the agent all workers may have at once; 0: no limit
 	TTL      time.Duration // of the leases
 	Deadline time.Duration // in which the turn must end, from its first claim on; 0: none
+}
+
+// WorkerSlots is a remote worker, and how many tasks to claim for it at most.
+type WorkerSlots struct {
+	Worker string
+	Slots  int
+}
+
+// slots returns the worker of each slot.
+func (r *ClaimRequest) slots(replica string) []string {
+	n := r.Slots
+	for _, o := range r.Others {
+		n += o.Slots
+	}
+	workers := make([]string, 0, n)
+	for range r.Slots {
+		workers = append(workers, cmp.Or(r.Worker, replica))
+	}
+	for _, o := range r.Others {
+		for range o.Slots {
+			workers = append(workers, o.Worker)
+		}
+	}
+	return workers
 }
 
 // Claim is ClaimFor for this replica, without a limit of runs.
@@ -51,20 +76,20 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 	return c.ClaimFor(ctx, ClaimRequest{Agent: agent, Slots: slots, TTL: ttl, Deadline: deadline})
 }
 
-// ClaimFor claims waiting tasks of an agent for a worker, the oldest first within a lane (see lanes). The leases are
-// durable when it returns. If runs are limited and another process is claiming, it may return fewer tasks than are
-// waiting.
+// ClaimFor claims waiting tasks of an agent for one worker or several, the oldest first within a lane (see lanes). The
+// leases are durable when it returns. If there are fewer tasks than slots, the workers that are named first get them.
+// If runs are limited and another process is claiming, it may return fewer tasks than are waiting.
 func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, error) {
 	pos := c.position(ask.Agent)
 	if begin := time.Now(); pos.polls.Due(begin) {
 		pos.polls.Polled(begin, db.FloorsAge, c.pollLanes(ctx, ask.Agent, pos))
 	}
 	p := dbsqlc.TaskClaimParams{
-		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: db.PGInterval(ask.Deadline),
-		Worker: cmp.Or(ask.Worker, c.store.db.Replica()), Ttl: db.PGInterval(ask.TTL),
+		Queue: ask.Agent, Workers: ask.slots(c.store.db.Replica()), Capacity: -1,
+		Deadline: db.PGInterval(ask.Deadline), Ttl: db.PGInterval(ask.TTL),
 	}
 	p.Lanes, p.Floors = pos.order()
-	p.Uids = make([]pgtype.UUID, ask.Slots)
+	p.Uids = make([]pgtype.UUID, len(p.Workers))
 	for i := range p.Uids {
 		p.Uids[i] = db.PGID(db.NewUID())
 	}
@@ -81,13 +106,16 @@ func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, erro
 	var seen [lanes]bool
 	for i, r := range rows {
 		leases[i] = Lease{
-			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: ask.Worker,
+			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner,
 			Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
 			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: db.WireTime(r.LeaseUntil), Checkpoint: r.Checkpoint,
 			Kept: r.Checkpoint != nil, LastSeq: r.LastSeq, Bytes: r.Bytes,
 			Steps: int(r.Steps), StepBytes: r.StepBytes, Depth: int(r.Depth),
 			HasPush: r.HasPush, Counted: ask.Running > 0,
 			Traceparent: a2a.Traceparent(r.Traceparent),
+		}
+		if ask.Worker != "" {
+			leases[i].Worker = r.Worker
 		}
 		if ask.Deadline > 0 {
 			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)

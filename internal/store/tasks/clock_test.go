@@ -190,10 +190,19 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		"task_steps.next_at":              "by the agent",
 		"api_keys.expires_at":             "by the calendar",
 		"push_destinations.disabled_at":   "until an operator enables it",
+		"jobs.lease_until":                "further away than a lease lasts is free: JobClaim",
+		"browser_sessions.expires_at":     "by the calendar",
+		"workers.seen_at":                 "in the future it is forgotten: WorkersForget",
+		"browser_sessions.used_at":        "a session that was used in the future lasts until it expires",
+
+		"browser_sessions.authenticated_at": "a sign-in of the future is recent until the session expires",
+		"browser_signins.expires_at":        "by the calendar",
 	}
 	records := strings.Fields(`
+		browser_sessions.created_at claim_stops.since task_assignments.asked_at task_assignments.assigned_at
+		saved_views.saved_at
 		agent_outages.since api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at
-		idempotency_keys.created_at
+		idempotency_keys.created_at jobs.claimed_at jobs.collected_at jobs.created_at jobs.ended_at
 		push_attempts.started_at push_configs.created_at push_configs.deleted_at push_configs.waits_at
 		push_destinations.first_failure_at push_destinations.waits_at server_keys.created_at
 		schedule_ticks.at schedule_ticks.tick schedules.last_tick schedules.loaded_at schedules.next_tick
@@ -202,7 +211,7 @@ func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
 		task_cancels.made_at task_cancels.set_at task_events.committed_at task_leases.held_at
 		task_parked.since task_ready.made_at
 		task_signals.received_at task_steps.ended_at task_steps.recorded_at task_steps.started_at task_waits.set_at
-		tasks.created_at tasks.last_at tasks.status_at`)
+		tasks.created_at tasks.last_at tasks.status_at workers.started_at`)
 	f := storetest.Open(t)
 	for _, name := range f.TimeColumns() {
 		if waits[name] == "" && !slices.Contains(records, name) {

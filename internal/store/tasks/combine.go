@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
@@ -21,6 +22,9 @@ type combiner[I, R any] struct {
 	// crowd is how many callers must wait before one more writes at the same time. So one transaction runs while the
 	// commit of another waits for the disk. 0: one writes at a time.
 	crowd int
+	// patient reports whether an item may be held, so that its group grows. nil: none may.
+	patient func(*I) bool
+	task    func(*I) a2a.ID // of an item, unless no other item of it follows; used with patient
 	// alone limits the callers that write their item alone, after the transaction of their group was refused.
 	alone chan struct{}
 	log   *slog.Logger
@@ -29,6 +33,7 @@ type combiner[I, R any] struct {
 	queue   []*call[I, R] // guarded by mu
 	writers int           // guarded by mu; how many write, or have been told to
 	called  bool          // guarded by mu; the first of the queue has been told to
+	hold    hold          // guarded by mu
 }
 
 func newCombiner[I, R any](
@@ -60,6 +65,9 @@ func (c *combiner[I, R]) do(ctx context.Context, item *I) (R, error) {
 	w := &call[I, R]{item: item, done: make(chan bool, 1)}
 	c.mu.Lock()
 	c.queue = append(c.queue, w)
+	if c.patient != nil {
+		c.hold.arrived(len(c.queue), c.task(item), c.patient(item), c.ripe)
+	}
 	c.call()
 	c.mu.Unlock()
 	if <-w.done {
@@ -90,12 +98,21 @@ func (c *combiner[I, R]) doAlone(ctx context.Context, item *I) (none R, err erro
 // call lets the first caller of the queue write, if one more may write. The caller holds mu.
 func (c *combiner[I, R]) call() {
 	n := len(c.queue)
-	if n == 0 || c.called || c.writers == combineWriters || c.writers > 0 && (c.crowd == 0 || n < c.crowd) {
+	few := c.crowd == 0 || n < c.crowd
+	if n == 0 || c.called || c.hold.on || c.writers == combineWriters || c.writers > 0 && few {
 		return
 	}
 	c.called = true
 	c.writers++
 	c.queue[0].done <- true
+}
+
+// ripe ends the hold of a group that has waited for long enough.
+func (c *combiner[I, R]) ripe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold.ripen()
+	c.call()
 }
 
 // write flushes the front of the queue, which begins with the caller's item, and then lets the next caller write.
@@ -109,13 +126,14 @@ func (c *combiner[I, R]) write(ctx context.Context) {
 	}
 	batch := c.queue[:n:n]
 	c.queue = c.queue[n:]
-	c.call()
-	c.mu.Unlock()
-
 	items := make([]*I, n)
 	for i, w := range batch {
 		items[i] = w.item
 	}
+	c.note(items)
+	c.call()
+	c.mu.Unlock()
+
 	results, err := c.safely(ctx, items)
 	for i, w := range batch {
 		w.err, w.shared = err, n > 1
@@ -131,6 +149,20 @@ func (c *combiner[I, R]) write(ctx context.Context) {
 	defer c.mu.Unlock()
 	c.writers--
 	c.call()
+}
+
+// note tells the hold whose items are written now. The caller holds mu.
+func (c *combiner[I, R]) note(items []*I) {
+	if c.patient == nil {
+		return
+	}
+	tasks := make([]a2a.ID, 0, len(items))
+	for _, item := range items {
+		if id := c.task(item); id != (a2a.ID{}) {
+			tasks = append(tasks, id)
+		}
+	}
+	c.hold.wrote(tasks)
 }
 
 // safely is flush with a panic turned into an error. Otherwise the callers that wait for this one would wait for ever.

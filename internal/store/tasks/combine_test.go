@@ -17,6 +17,7 @@ type thing struct {
 	n     int
 	bytes int
 	bad   bool
+	task  int // 0: one of its own
 }
 
 // writer is a flush that the test opens.

@@ -33,16 +33,14 @@ var writingsOfOthers = []writing{
 		return func(s *store.Store) ([]webhooks.Delivery, error) {
 			return s.Webhooks.Claim(w.T.Context(), 5, 5, storetest.TTL)
 		}
-	}, func(w *witness, list []webhooks.Delivery) string {
-		for _, d := range list {
-			if wrong := w.count(1,
-				"a2a.push_configs WHERE id = $1 AND lease_epoch = $2 AND lease_until > clock_timestamp()",
-				d.Row, d.Epoch); wrong != "" {
-				return wrong
+	}, claimedWebhooks),
+	answering("webhooks.ClaimWithin", storetest.IsCommit,
+		func(w *witness) func(*store.Store) ([]webhooks.Delivery, error) {
+			w.NewTaskWithWebhook("h")
+			return func(s *store.Store) ([]webhooks.Delivery, error) {
+				return s.Webhooks.ClaimWithin(w.T.Context(), 5, func(string) int { return 5 }, storetest.TTL)
 			}
-		}
-		return ""
-	}),
+		}, claimedWebhooks),
 	answering("webhooks.Renew", storetest.IsExecute, func(w *witness) func(*store.Store) ([]a2a.ID, error) {
 		d := w.due()
 		return func(s *store.Store) ([]a2a.ID, error) {
@@ -56,6 +54,18 @@ var writingsOfOthers = []writing{
 		return func(s *store.Store) error {
 			return s.Webhooks.RecordDelivery(w.T.Context(), d, &webhooks.Try{Status: 200}, false)
 		}
+	}),
+	answering("webhooks.RecordDeliveries", storetest.IsExecute, func(w *witness) func(*store.Store) ([]bool, error) {
+		d := w.due()
+		return func(s *store.Store) ([]bool, error) {
+			return s.Webhooks.RecordDeliveries(w.T.Context(),
+				[]webhooks.Delivered{{Delivery: d, Try: &webhooks.Try{Status: 200}}})
+		}
+	}, func(w *witness, recorded []bool) string {
+		if len(recorded) != 1 || !recorded[0] {
+			return ""
+		}
+		return w.count(1, "a2a.push_attempts WHERE outcome = 'delivered'")
 	}),
 	plain("webhooks.RecordSkip", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		d := w.due()
@@ -168,6 +178,27 @@ var writingsOfOthers = []writing{
 			})
 		}
 	}, func(w *witness, out tasks.Retired) string { return w.count(1-out.Deleted, "a2a.tasks") }),
+	answering("tasks.RetireImported", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Retired, error) {
+		in := imported(a2a.StateCompleted)
+		in.Task.ID[0] = 0x80 // beyond every id that this server makes
+		importAll(w.Fixture, in)
+		return func(s *store.Store) (tasks.Retired, error) {
+			return s.Tasks.RetireImported(w.T.Context(), a2a.ID{}, 10, func(tasks.Ended) tasks.Fate {
+				return tasks.Delete
+			})
+		}
+	}, func(w *witness, out tasks.Retired) string { return w.count(1-out.Deleted, "a2a.tasks") }),
+	answering("tasks.Import", storetest.IsCommit, func(w *witness) func(*store.Store) ([]tasks.ImportOutcome, error) {
+		in := imported(a2a.StateWorking)
+		return func(s *store.Store) ([]tasks.ImportOutcome, error) {
+			return s.Tasks.Import(w.T.Context(), "sqlite:tasks.db", []tasks.Import{in})
+		}
+	}, func(w *witness, out []tasks.ImportOutcome) string {
+		if out[0] != tasks.ImportStored {
+			return fmt.Sprintf("outcome %d", out[0])
+		}
+		return w.count(1, "a2a.tasks t JOIN a2a.task_ready r ON r.task_id = t.id")
+	}),
 	answering("tasks.Purge", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
 		w.Append(w.RunningTask(), storetest.Status(a2a.StateCompleted))
 		return func(s *store.Store) (int, error) {
@@ -234,4 +265,16 @@ var writingsOfOthers = []writing{
 			return s.Access.ResealSigningKey(w.T.Context(), "signing/x", []byte("k"), []byte("l"))
 		}
 	}),
+}
+
+// claimedWebhooks checks that each of these webhooks is claimed.
+func claimedWebhooks(w *witness, list []webhooks.Delivery) string {
+	for _, d := range list {
+		if wrong := w.count(1,
+			"a2a.push_configs WHERE id = $1 AND lease_epoch = $2 AND lease_until > clock_timestamp()",
+			d.Row, d.Epoch); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
 }

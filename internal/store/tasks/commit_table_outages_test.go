@@ -65,6 +65,17 @@ var writingsOfOutages = []writing{
 			return err
 		}
 	}),
+	plain("tasks.Heartbeat", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		return func(s *store.Store) error { return s.Tasks.Heartbeat(w.T.Context(), heartbeat("r1", "w1", "w2")) }
+	}),
+	plain("tasks.Leave", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		w.beat(heartbeat("r1"))
+		return func(s *store.Store) error { return s.Tasks.Leave(w.T.Context(), "r1", "r1's start") }
+	}),
+	plain("tasks.ForgetWorkers", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		w.beat(heartbeat("r1"))
+		return func(s *store.Store) error { return s.Tasks.ForgetWorkers(w.T.Context(), time.Microsecond) }
+	}),
 	sweepUnclaimed("fails", a2a.Limits{}, func(out tasks.Unclaimed) int { return out.Failed },
 		"a2a.tasks WHERE state = a2a.state_failed()"),
 	sweepUnclaimed("parks", a2a.Limits{OnExhausted: a2a.ExhaustedPark},
@@ -104,6 +115,25 @@ func (w *witness) beginOutage() {
 	w.T.Helper()
 	err := w.Tasks.BeginOutage(w.T.Context(), storetest.Agent, "the agent refuses connections", time.Microsecond)
 	if err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// heartbeat is one of a server with some remote workers in touch.
+func heartbeat(name string, workers ...string) *tasks.Heartbeat {
+	h := &tasks.Heartbeat{Name: name, Instance: name + "'s start", Version: "1.2.3", Slots: 4}
+	for _, w := range workers {
+		h.Remote = append(h.Remote, tasks.RemoteWorker{
+			Tenant: "acme", Name: w, Version: "a2ad-go/1.0", Agents: []string{storetest.Agent, "other"},
+		})
+	}
+	return h
+}
+
+// beat records a heartbeat.
+func (w *witness) beat(h *tasks.Heartbeat) {
+	w.T.Helper()
+	if err := w.Tasks.Heartbeat(w.T.Context(), h); err != nil {
 		w.T.Fatal(err)
 	}
 }

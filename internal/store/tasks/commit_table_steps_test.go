@@ -62,6 +62,59 @@ var writingsOfSteps = []writing{
 			return w.count(1,
 				"a2a.task_steps s JOIN a2a.tasks t ON t.id = s.task_id AND t.steps = s.seq AND t.last_seq = 3")
 		}),
+	answering("tasks.Append with usage", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and the id of a batch", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage, ID: "b1"})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and a step", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage, Steps: stepOf})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and a step that began before", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			begins := stepOf[0]
+			begins.Result, begins.Artifact, begins.Ended = nil, "a", false
+			if _, err := w.Tasks.Append(w.T.Context(), l, tasks.Batch{Steps: []a2a.StepRecord{begins}}); err != nil {
+				w.T.Fatal(err)
+			}
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Usage: someUsage, Steps: stepOf})
+			}
+		}, countedOnce),
+	answering("tasks.Append with usage and an event", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			l := w.RunningTask()
+			return func(s *store.Store) (tasks.Appended, error) {
+				return s.Tasks.Append(w.T.Context(), l,
+					tasks.Batch{Usage: someUsage, Events: []a2a.Event{storetest.Chunk("a", "x")}})
+			}
+		}, countedOnce),
+	answering("tasks.SumUsage", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		if _, err := w.Tasks.Append(w.T.Context(), w.RunningTask(), tasks.Batch{Usage: someUsage}); err != nil {
+			w.T.Fatal(err)
+		}
+		return func(s *store.Store) (int, error) { return s.Tasks.SumUsage(w.T.Context(), 10) }
+	}, func(w *witness, _ int) string { return countedOnce(w, tasks.Appended{}) }),
+	answering("tasks.SweepUsage", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		w.Exec("INSERT INTO a2a.usage_days VALUES (current_date - 9, 't', 'o', 'a', 'm', 1, 1, 0, 0, 1)")
+		return func(s *store.Store) (int, error) {
+			return s.Tasks.SweepUsage(w.T.Context(), 24*time.Hour, 10)
+		}
+	}, func(w *witness, n int) string { return w.count(1-n, "a2a.usage_days") }),
 	answering("tasks.Append with a wait", storetest.IsCommit,
 		func(w *witness) func(*store.Store) (tasks.Appended, error) {
 			l := w.RunningTask()
@@ -98,7 +151,7 @@ var writingsOfSteps = []writing{
 		}
 		return func(s *store.Store) error {
 			err := sweep(s)
-			if w.Broken("") != "" { // the next sweep repairs the call
+			if w.Broken() != "" { // the next sweep repairs the call
 				if err := sweep(w.Store); err != nil {
 					w.T.Error(err)
 				}

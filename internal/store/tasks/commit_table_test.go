@@ -53,7 +53,8 @@ func claimed(w *witness, leases []tasks.Lease) string {
 
 // writings are all methods of the store that write, some with several kinds of arguments.
 var writings = slices.Concat(
-	writingsOfTasks, writingsOfSteps, writingsOfOutages, writingsOfParked, writingsOfSchedules, writingsOfOthers)
+	writingsOfTasks, writingsOfSteps, writingsOfOutages, writingsOfParked, writingsOfSchedules, writingsOfOperators,
+	writingsOfJobs, writingsOfOthers)
 
 // writingsOfTasks are those of package tasks.
 var writingsOfTasks = []writing{
@@ -171,6 +172,7 @@ var writingsOfTasks = []writing{
 	}, func(w *witness, held []tasks.Renewal) string { return w.count(len(held), "a2a.task_leases") }),
 	answering("tasks.RenewRemote", storetest.IsExecute, func(w *witness) func(*store.Store) (*tasks.RemoteRun, error) {
 		l := w.RunningTask()
+		w.Exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() + interval '1 second'") // it is due
 		g := tasks.RemoteLease{
 			Task: l.TaskID, Epoch: l.Epoch, Agents: map[string]tasks.Terms{storetest.Agent: {TTL: storetest.TTL}},
 		}

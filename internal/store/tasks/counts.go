@@ -17,6 +17,8 @@ type Counts struct {
 	Rescued map[string]uint64 // runs whose lease expired, by the fate of the task, one of fateNames
 	// By agent: steps with their result, waits, and waits that ended with what ended them.
 	Steps, WaitsBegun, WaitsEnded map[AgentCount]uint64
+	// By agent: tokens with their kind, one of TokenKinds, and requests to models.
+	UsageTokens, UsageRequests map[AgentCount]uint64
 }
 
 // States are all states of a task.
@@ -45,6 +47,7 @@ func (s *Store) Counts() Counts {
 		c.Rescued[name] = s.counters.rescued[i].Load()
 	}
 	c.Steps, c.WaitsBegun, c.WaitsEnded = s.counters.steps.load(), s.counters.begun.load(), s.counters.over.load()
+	c.UsageTokens, c.UsageRequests = s.counters.tokens.load(), s.counters.requests.load()
 	return c
 }
 
@@ -54,7 +57,7 @@ type counters struct {
 	rescued          [len(fateNames)]atomic.Uint64
 	submits, appends groups
 
-	steps, begun, over agentCounts
+	steps, begun, over, tokens, requests agentCounts
 }
 
 // stateIndex is the index of a state in counters.entered.
@@ -96,6 +99,7 @@ func (c *counters) appendedBatch(a *pendingBatch, out *appended) {
 		}
 	}
 	c.recordedSteps(a, out)
+	c.recordedUsage(a)
 }
 
 // GroupBounds are the upper bounds of Groups.Buckets.

@@ -18,26 +18,24 @@ func setPoll(c *Claimer, at time.Time) {
 	}
 }
 
-// HoldAppends makes all appends of a store wait in one queue. queued returns when n of them wait, and release writes
+// HoldAppends makes the appends of a store wait in their queue. queued returns when n of them wait, and release writes
 // them in one flush.
 func HoldAppends(s *Store) (queued func(n int), release func()) {
-	s.appends[1] = s.appends[0]
-	return s.appends[0].hold()
+	return s.appends.stall()
 }
 
 // HoldSteps is HoldAppends for batches that have nothing but steps.
 func HoldSteps(s *Store) (queued func(n int), release func()) {
-	s.steps[1] = s.steps[0]
-	return s.steps[0].hold()
+	return s.steps.stall()
 }
 
 // HoldSubmits is HoldAppends for new tasks without a key.
-func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submits.hold() }
+func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submits.stall() }
 
 // HoldKeyed is HoldAppends for new tasks with a key.
-func HoldKeyed(s *Store) (queued func(n int), release func()) { return s.keyed.hold() }
+func HoldKeyed(s *Store) (queued func(n int), release func()) { return s.keyed.stall() }
 
-func (c *combiner[I, R]) hold() (queued func(n int), release func()) {
+func (c *combiner[I, R]) stall() (queued func(n int), release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.writers > 0 {

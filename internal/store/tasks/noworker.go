@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
@@ -90,42 +92,44 @@ func (s *Store) SweepUnclaimed(ctx context.Context, w UnclaimedSweep) (Unclaimed
 	return out, nil
 }
 
+// takeUnclaimed takes the tasks of these agents that have waited too long out of the queue.
+func takeUnclaimed(
+	ctx context.Context, tx *db.Tx, agents []string, w UnclaimedSweep,
+) ([]dbsqlc.UnclaimedTakeRow, error) {
+	if len(agents) == 0 {
+		return nil, nil
+	}
+	p := dbsqlc.UnclaimedTakeParams{Agents: agents, Lanes: allLanes(), Batch: int32(w.Batch)}
+	for _, agent := range agents {
+		p.Limits = append(p.Limits, w.Agents[agent].Unreachable.Milliseconds())
+	}
+	return dbsqlc.New(tx).UnclaimedTake(ctx, p)
+}
+
 // failUnclaimed fails the tasks of these agents that have waited too long.
 func (s *Store) failUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w UnclaimedSweep) (int, error) {
-	if len(agents) == 0 {
-		return 0, nil
-	}
-	p := dbsqlc.UnclaimedFailParams{
-		Agents: agents, Lanes: allLanes(), Batch: int32(w.Batch), FoldEvents: foldEvents,
-		FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
-	}
-	for _, agent := range agents {
-		limit := w.Agents[agent].Unreachable
-		p.Limits, p.Texts = append(p.Limits, limit.Milliseconds()), append(p.Texts, unclaimedText(limit))
-	}
-	rows, err := dbsqlc.New(tx).UnclaimedFail(ctx, p)
-	if err != nil || len(rows) == 0 {
+	taken, err := takeUnclaimed(ctx, tx, agents, w)
+	if err != nil {
 		return 0, err
 	}
-	var e endings
-	for _, r := range rows {
-		s.tell(tx, r.ID.Bytes)
-		e.add(r.ID, r.Folded, r.HasPush)
+	ids, texts := make([]pgtype.UUID, len(taken)), make([]string, len(taken))
+	for i, r := range taken {
+		ids[i], texts[i] = r.ID, unclaimedText(w.Agents[r.Agent].Unreachable)
 	}
-	tx.After(func() { s.counters.enter(a2a.StateFailed, len(rows)) })
-	return len(rows), s.finishEndings(ctx, tx, &e)
+	return s.failIn(ctx, tx, ids, texts)
 }
 
 // parkUnclaimed parks the tasks of these agents that have waited too long.
 func (s *Store) parkUnclaimed(ctx context.Context, tx *db.Tx, agents []string, w UnclaimedSweep) (int, error) {
-	if len(agents) == 0 {
-		return 0, nil
+	taken, err := takeUnclaimed(ctx, tx, agents, w)
+	if err != nil || len(taken) == 0 {
+		return 0, err
 	}
-	p := dbsqlc.UnclaimedParkParams{Agents: agents, Lanes: allLanes(), Batch: int32(w.Batch)}
-	for _, agent := range agents {
-		limit, parkFor := w.Agents[agent].Unreachable, w.Agents[agent].ParkFor
-		p.Limits, p.Texts = append(p.Limits, limit.Milliseconds()), append(p.Texts, unclaimedText(limit))
-		p.ParkFors = append(p.ParkFors, max(parkFor, 0).Milliseconds())
+	var p dbsqlc.UnclaimedParkParams
+	for _, r := range taken {
+		limits := w.Agents[r.Agent]
+		p.Ids, p.Texts = append(p.Ids, r.ID), append(p.Texts, unclaimedText(limits.Unreachable))
+		p.ParkFors = append(p.ParkFors, max(limits.ParkFor, 0).Milliseconds())
 	}
 	rows, err := dbsqlc.New(tx).UnclaimedPark(ctx, p)
 	if err != nil {

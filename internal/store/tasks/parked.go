@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/access"
@@ -56,28 +57,31 @@ type Resumed struct {
 // Resume gives parked tasks fresh attempts and puts them into the queue. reason goes to their clients and into the
 // audit log. It returns those that were parked, in the order of their ids, all or none.
 func (s *Store) Resume(ctx context.Context, ids []a2a.ID, reason string) ([]Resumed, error) {
-	out, err := db.InTxOnce(ctx, s.db, func(tx *db.Tx) ([]Resumed, error) {
-		rows, err := dbsqlc.New(tx).ParkedResume(ctx, db.PGIDs(ids), reason)
-		if err != nil {
-			return nil, err
-		}
-		list := make([]Resumed, len(rows))
-		for i, r := range rows {
-			list[i] = Resumed{r.ID.Bytes, r.Agent, r.Tenant, r.Owner, r.Reason}
-			if err := access.Record(ctx, tx, access.Action{
-				Name: access.ActionTaskResume, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes,
-				Detail: map[string]any{"reason": reason, "parked": r.Reason},
-			}); err != nil {
-				return nil, err
-			}
-			tx.Wake(wake.Ready(r.Agent))
-		}
-		return list, nil
-	})
+	out, err := db.InTxOnce(ctx, s.db, func(tx *db.Tx) ([]Resumed, error) { return s.ResumeIn(ctx, tx, ids, reason) })
 	if err != nil {
 		return nil, fmt.Errorf("resume tasks: %w", db.Unavailable(err))
 	}
 	return out, nil
+}
+
+// ResumeIn is Resume in a transaction of the caller.
+func (s *Store) ResumeIn(ctx context.Context, tx *db.Tx, ids []a2a.ID, reason string) ([]Resumed, error) {
+	rows, err := dbsqlc.New(tx).ParkedResume(ctx, db.PGIDs(ids), reason)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Resumed, len(rows))
+	for i, r := range rows {
+		list[i] = Resumed{r.ID.Bytes, r.Agent, r.Tenant, r.Owner, r.Reason}
+		if err := access.Record(ctx, tx, access.Action{
+			Name: access.ActionTaskResume, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes,
+			Detail: map[string]any{"reason": reason, "parked": r.Reason},
+		}); err != nil {
+			return nil, err
+		}
+		tx.Wake(wake.Ready(r.Agent))
+	}
+	return list, nil
 }
 
 // ExpireParked fails at most batch tasks that have been parked for as long as they may, and returns how many. If
@@ -98,17 +102,13 @@ func (s *Store) expireParkedIn(ctx context.Context, tx *db.Tx, batch int) (int, 
 	if err := q.ParkedAnchor(ctx); err != nil {
 		return 0, err
 	}
-	rows, err := q.ParkedExpire(ctx, dbsqlc.ParkedExpireParams{
-		Batch: int32(batch), FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
-	})
-	if err != nil || len(rows) == 0 {
+	rows, err := q.ParkedOverdue(ctx, int32(batch))
+	if err != nil {
 		return 0, err
 	}
-	var e endings
-	for _, r := range rows {
-		s.tell(tx, r.ID.Bytes)
-		e.add(r.ID, r.Folded, r.HasPush)
+	ids, texts := make([]pgtype.UUID, len(rows)), make([]string, len(rows))
+	for i, r := range rows {
+		ids[i], texts[i] = r.ID, "parked for too long: "+r.Reason
 	}
-	tx.After(func() { s.counters.enter(a2a.StateFailed, len(rows)) })
-	return len(rows), s.finishEndings(ctx, tx, &e)
+	return s.failIn(ctx, tx, ids, texts)
 }

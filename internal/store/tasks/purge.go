@@ -20,6 +20,8 @@ type PurgeFilter struct {
 	Tenant    string
 	Owner     string
 	ContextID string
+
+	Most int // Purge stops after at least this many, and a page of them; 0: all
 }
 
 func (f *PurgeFilter) check() error {
@@ -51,7 +53,7 @@ func (s *Store) Purge(ctx context.Context, f PurgeFilter) (int, error) {
 		if err != nil {
 			return purged, fmt.Errorf("purge: %w", db.Unavailable(err))
 		}
-		if len(rows) == 0 {
+		if len(rows) == 0 || f.Most > 0 && purged >= f.Most {
 			return purged, nil
 		}
 		after = rows[len(rows)-1].ID.Bytes
@@ -104,7 +106,7 @@ func (s *Store) CountPurge(ctx context.Context, f PurgeFilter) (int64, error) {
 		return 0, err
 	}
 	var n int64
-	err := s.db.Search(ctx, func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		n, err = q.PurgeCount(ctx, dbsqlc.PurgeCountParams{
 			ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner,

@@ -175,29 +175,63 @@ func (s *Store) snapshot(ctx context.Context, q *dbsqlc.Queries, id a2a.ID, w Wa
 // such event. The answer never changes. At the newest event it is what Snapshot returns, without messages that the
 // client has sent since: they show from the next event on. The caller has checked that the client may see the task.
 func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*a2a.Task, error) {
-	p := dbsqlc.TaskSnapshotAtParams{
-		ID: db.PGID(id), Seq: seq, Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts,
+	read, err := s.SnapshotsAt(ctx, []Moment{{Task: id, Seq: seq}}, w)
+	if err != nil {
+		return nil, err
+	}
+	return read[0].Task, read[0].Err
+}
+
+// Moment is a task as it was when event Seq was its newest one.
+type Moment struct {
+	Task a2a.ID
+	Seq  int64
+}
+
+// Snapshot is the result of reading one of several tasks.
+type Snapshot struct {
+	Task *a2a.Task
+	Err  error // a TooMuch, or a2a.ErrTaskNotFound
+}
+
+// SnapshotsAt is SnapshotAt for different tasks, in the order of at. Want.Most limits each of them.
+func (s *Store) SnapshotsAt(ctx context.Context, at []Moment, w Want) ([]Snapshot, error) {
+	p := dbsqlc.TasksSnapshotAtParams{
+		Ids: make([]pgtype.UUID, len(at)), Seqs: make([]int64, len(at)),
+		Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts,
+	}
+	for i, m := range at {
+		p.Ids[i], p.Seqs[i] = db.PGID(m.Task), m.Seq
 	}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.db.RepeatRead(ctx, func() error {
-		at, err := dbsqlc.New(s.db.Reads()).TaskSnapshotAt(ctx, p)
-		rows = make([]dbsqlc.TaskSnapshotsRow, len(at))
-		for i := range at {
-			rows[i] = dbsqlc.TaskSnapshotsRow(at[i])
+		found, err := dbsqlc.New(s.db.Reads()).TasksSnapshotAt(ctx, p)
+		rows = make([]dbsqlc.TaskSnapshotsRow, len(found))
+		for i := range found {
+			rows[i] = dbsqlc.TaskSnapshotsRow(found[i])
 		}
 		return err
 	})
-	if err == nil {
-		err = w.within(rows)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("read task at %d: %w", seq, err)
+		return nil, fmt.Errorf("read tasks as they were: %w", err)
 	}
-	b := build(rows, w)[id]
-	if b == nil {
-		return nil, a2a.ErrTaskNotFound
+	costs := make(map[a2a.ID]int64, len(at))
+	for i := range rows {
+		costs[rows[i].TaskID.Bytes] += rows[i].Cost
 	}
-	return b.task, nil
+	read := build(rows, w)
+	out := make([]Snapshot, len(at))
+	for i, m := range at {
+		switch b := read[m.Task]; {
+		case b == nil:
+			out[i].Err = a2a.ErrTaskNotFound
+		case w.Most > 0 && costs[m.Task] > w.Most:
+			out[i].Err = fmt.Errorf("read task at %d: %w", m.Seq, &TooMuch{costs[m.Task]})
+		default:
+			out[i].Task = b.task
+		}
+	}
+	return out, nil
 }
 
 // order compares rows of a task by the order in which a taskBuilder needs them.

@@ -33,6 +33,7 @@ type Terms struct {
 type RemoteRun struct {
 	Lease
 	ContextID string
+	Fresh     time.Duration // for which a renewal would leave the lease as it is
 	Silent    time.Duration // since the last event of the task
 	Overdue   bool          // the deadline of the turn has passed
 	Repeat    *Written      // the answer to an earlier batch with the same id
@@ -68,11 +69,16 @@ func (s *Store) RenewRemote(ctx context.Context, g RemoteLease) (*RemoteRun, err
 			Steps: int(r.Steps), StepBytes: r.StepBytes, Depth: int(r.Depth),
 			HasPush: r.HasPush, Counted: r.Counted, Traceparent: a2a.Traceparent(r.Traceparent),
 		},
-		ContextID: r.ContextID, Silent: time.Duration(r.SilentMs) * time.Millisecond,
+		ContextID: r.ContextID, Fresh: time.Duration(r.FreshMs) * time.Millisecond,
+		Silent:  time.Duration(r.SilentMs) * time.Millisecond,
 		Overdue: r.HasDeadline && r.DeadlineInMs <= 0,
 		Repeat:  written(r.BatchSeq, r.BatchUntil),
 	}
-	if most := g.Agents[r.Agent].Deadline; most > 0 && time.Duration(r.DeadlineInMs)*time.Millisecond > most {
+	if r.HasDeadline {
+		h.Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)
+	}
+	if most := g.Agents[r.Agent].Deadline; most > 0 && h.Left > most {
+		h.Left = most
 		err := s.db.RepeatRead(ctx, func() error {
 			return dbsqlc.New(s.db.Work()).DeadlineBound(ctx, dbsqlc.DeadlineBoundParams{
 				TaskID: p.TaskID, Epoch: g.Epoch, Deadline: db.PGInterval(most),
@@ -83,6 +89,17 @@ func (s *Store) RenewRemote(ctx context.Context, g RemoteLease) (*RemoteRun, err
 		}
 	}
 	return h, nil
+}
+
+// RenewedShare is the part of its time that a lease must have left for RenewRemote to leave it as it is.
+const RenewedShare = 0.75
+
+// Remote is the run of a claim, as RenewRemote would return it after the claim. ContextID is that of the task.
+func (l *Lease) Remote(contextID string, ttl time.Duration) *RemoteRun {
+	r := &RemoteRun{Lease: *l, ContextID: contextID, Fresh: time.Duration((1 - RenewedShare) * float64(ttl))}
+	r.Checkpoint = nil
+	r.Kept = true // another replica may save a checkpoint for the run
+	return r
 }
 
 func written(seq int64, until pgtype.Timestamptz) *Written {

@@ -69,6 +69,7 @@ func (s *Store) start(t *reservedSlot, it *submission, at time.Time) {
 	t.slot.Start(Lease{
 		TaskID: it.id, Agent: it.Agent, Tenant: it.Tenant, Owner: it.Owner, Epoch: 1, Attempt: 1, Through: 1,
 		Left: t.slot.Deadline, LastSeq: seq, Bytes: int64(len(it.body)), Traceparent: it.Traceparent,
+		Depth: it.depth,
 	}, Input{
 		Task: a2a.Task{
 			ID: it.id, Agent: it.Agent, ContextID: it.ContextID, Status: working, History: []a2a.Message{m},

@@ -8,11 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
+
+// ErrNotWaiting says that a task waits for no message.
+var ErrNotWaiting = errors.New("the task waits for no message")
 
 var errKeyTaken = errors.New("key taken")
 
@@ -59,7 +63,14 @@ func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out S
 		return out, err
 	}
 	if t.Steps > 0 {
-		if err := s.answerWait(ctx, tx, t.Agent, db.PGID(sub.Task), state.Interrupted()); err != nil {
+		if err := s.answerWait(ctx, tx, t.Agent, db.PGID(sub.Task), sub.Message.ID, state.Interrupted()); err != nil {
+			return out, err
+		}
+	}
+	if access.Acting(ctx) {
+		if err := access.Record(ctx, tx, access.Action{
+			Name: access.ActionTaskAnswer, Tenant: t.Tenant, Owner: t.Owner, Task: sub.Task,
+		}); err != nil {
 			return out, err
 		}
 	}
@@ -111,6 +122,8 @@ func admit(t *dbsqlc.TaskLockForCallerRow, sub *submission) error {
 		return a2a.InvalidParams("message.contextId", "not the context of the task")
 	case state.Terminal():
 		return a2a.Errorf(a2a.CodeTaskTerminal, "the task is %s and takes no more messages", state)
+	case sub.OnlyWaiting && !state.Interrupted():
+		return ErrNotWaiting
 	case sub.Reject && state == a2a.StateWorking:
 		return a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is being worked on and takes no message now")
 	case sub.MaxBytes > 0 && t.Bytes+int64(len(sub.body)) > sub.MaxBytes:

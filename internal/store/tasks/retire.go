@@ -59,8 +59,33 @@ const retireScan, retirePage = 2000, 200
 func (s *Store) Retire(
 	ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate,
 ) (Retired, error) {
+	created := func(now time.Time) (from, before a2a.ID) { return after, db.IDAt(now.Add(-age)) }
+	return s.retire(ctx, created, limit, decide)
+}
+
+// RetireImported is Retire for tasks whose ids do not tell when they were created, of any age. Ids that other servers
+// have made are random, so most are far beyond those that this server makes now. The few others are among the tasks
+// that Retire reads.
+func (s *Store) RetireImported(ctx context.Context, after a2a.ID, limit int, decide func(Ended) Fate) (Retired, error) {
+	return s.retire(ctx, func(now time.Time) (from, before a2a.ID) {
+		if from = db.IDAt(now.Add(aheadOfAll)); bytes.Compare(after[:], from[:]) > 0 {
+			from = after
+		}
+		return from, lastID
+	}, limit, decide)
+}
+
+// aheadOfAll is more than clocks differ: no server has made ids of that time yet.
+const aheadOfAll = 24 * time.Hour
+
+var lastID = a2a.ID(bytes.Repeat([]byte{0xff}, len(a2a.ID{})))
+
+// retire makes a step among the ids that span returns for the time of the database.
+func (s *Store) retire(
+	ctx context.Context, span func(now time.Time) (from, before a2a.ID), limit int, decide func(Ended) Fate,
+) (Retired, error) {
 	out, err := db.InTxWithin(ctx, s.db.Work(), pruneLimit, func(tx *db.Tx) (Retired, error) {
-		return s.retireIn(ctx, tx, after, age, limit, decide)
+		return s.retireIn(ctx, tx, span, limit, decide)
 	})
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", db.Unavailable(err))
@@ -69,7 +94,8 @@ func (s *Store) Retire(
 }
 
 func (s *Store) retireIn(
-	ctx context.Context, tx *db.Tx, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate,
+	ctx context.Context, tx *db.Tx, span func(now time.Time) (from, before a2a.ID), limit int,
+	decide func(Ended) Fate,
 ) (out Retired, err error) {
 	q := dbsqlc.New(tx)
 	if mine, err := tx.TryChore(ctx, db.ChoreRetire); err != nil || !mine {
@@ -80,9 +106,10 @@ func (s *Store) retireIn(
 		return out, err
 	}
 	out.Now = now
-	before := db.PGID(db.IDAt(now.Add(-age)))
+	at, last := span(now)
+	before := db.PGID(last)
 	d := decisions{limit: limit, decide: decide}
-	for looked, at := 0, after; looked < retireScan && !d.full(); {
+	for looked := 0; looked < retireScan && !d.full(); {
 		rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: db.PGID(at), Before: before, Max: retirePage})
 		if err != nil {
 			return out, err

@@ -38,9 +38,11 @@ func leftovers(f *storetest.Fixture, task a2a.ID) []string {
 		  UNION SELECT 'task_batches' FROM a2a.task_batches WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_cancels' FROM a2a.task_cancels WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_parked' FROM a2a.task_parked WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_assignments' FROM a2a.task_assignments WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_steps' FROM a2a.task_steps WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_waits' FROM a2a.task_waits WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_orphans' FROM a2a.task_orphans WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_usage' FROM a2a.task_usage WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_signals' FROM a2a.task_signals WHERE task_id = '%[1]s'
 		  UNION SELECT 'push_configs' FROM a2a.push_configs WHERE task_id = '%[1]s'
 		  UNION SELECT 'push_attempts' FROM a2a.push_attempts WHERE task_id = '%[1]s') x ORDER BY x.name`, task))
@@ -51,11 +53,11 @@ func TestDeletionKnowsEveryTable(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	// By design: the records for auditors are kept for longer than the tasks, and hold nothing that a client wrote.
-	known := []string{"audit_log", "schedule_ticks"}
+	known := []string{"audit_log", "schedule_ticks", "job_tasks"}
 	known = append(known, "task_events", "messages", "task_attempts", "artifacts", "artifact_parts", "task_checkpoints",
 		"context_tasks",
 		"idempotency_keys", "task_ready", "task_leases", "task_batches", "task_cancels", "task_steps", "task_waits",
-		"task_signals", "task_parked", "task_orphans", "push_configs",
+		"task_usage", "task_signals", "task_parked", "task_orphans", "task_assignments", "push_configs",
 		"push_attempts")
 	for _, table := range f.Column(`SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 		WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p') AND a.attname = 'task_id'`) {

@@ -34,15 +34,52 @@ type MoveSecrets = func(from, to a2a.ID, s webhooks.Secrets) (webhooks.Secrets, 
 // for other rows, is not nil. RetryTask returns a2a.ErrTaskNotFound, or ErrNothingToRetry with the state.
 func (s *Store) RetryTask(ctx context.Context, old a2a.ID, move MoveSecrets) (Submitted, error) {
 	r, err := dbsqlc.New(s.db.Work()).RetrySource(ctx, db.PGID(old))
+	if err != nil {
+		return Submitted{}, noRetry(err)
+	}
+	in, err := retryOf(ctx, old, &r, move)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("retry: %w", err)
+	}
+	out, err := s.Submit(ctx, in)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("retry: %w", err)
+	}
+	return out, nil
+}
+
+// RetryIn is RetryTask in a transaction of the caller, which must not be made twice. The new task waits in the queue,
+// in the lane that Lane has chosen.
+func (s *Store) RetryIn(ctx context.Context, tx *db.Tx, old a2a.ID, move MoveSecrets, lane int16) (a2a.ID, error) {
+	r, err := dbsqlc.New(tx).RetrySource(ctx, db.PGID(old))
+	if err != nil {
+		return a2a.ID{}, noRetry(err)
+	}
+	in, err := retryOf(ctx, old, &r, move)
+	if err != nil {
+		return a2a.ID{}, fmt.Errorf("retry: %w", err)
+	}
+	sub := newSubmission(in)
+	sub.lane = lane
+	if err := s.submitIn(ctx, tx, []*submission{sub}, nil); err != nil {
+		return a2a.ID{}, noRetry(err)
+	}
+	return sub.id, submitWith(ctx, tx, sub)
+}
+
+// noRetry says in an error of the database that a retry has failed.
+func noRetry(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = a2a.ErrTaskNotFound
 	}
-	if err != nil {
-		return Submitted{}, fmt.Errorf("retry: %w", db.Unavailable(err))
-	}
+	return fmt.Errorf("retry: %w", db.Unavailable(err))
+}
+
+// retryOf makes the first message of the task that repeats an old one.
+func retryOf(ctx context.Context, old a2a.ID, r *dbsqlc.RetrySourceRow, move MoveSecrets) (Submission, error) {
 	state := a2a.State(r.State)
 	if !state.Terminal() || state == a2a.StateCompleted {
-		return Submitted{}, fmt.Errorf("it is %s: %w", state, ErrNothingToRetry)
+		return Submission{}, fmt.Errorf("it is %s: %w", state, ErrNothingToRetry)
 	}
 	m := DecodeMessage(r.Body, a2a.RoleUser)
 	m.ID, m.TaskID, m.ContextID = db.NewUID().String(), "", r.ContextID
@@ -58,19 +95,16 @@ func (s *Store) RetryTask(ctx context.Context, old a2a.ID, move MoveSecrets) (Su
 	if move != nil {
 		hooks = &webhooks.Copy{Of: old, Move: move}
 	}
-	out, err := s.Submit(ctx, Submission{
+	action := access.Action{
+		Name: access.ActionTaskRetry, Tenant: r.Tenant, Owner: r.Owner, Task: old,
+		Detail: map[string]any{"new": id.String()},
+	}.Attributed(ctx) // the statement that stores it may be that of several callers
+	return Submission{
 		Caller: db.Caller{Tenant: r.Tenant, Owner: r.Owner}, Agent: r.Agent, NewTask: id, ContextID: r.ContextID,
 		Message: m, Webhooks: hooks,
 		Digest: sha256.Sum256(append(old[:], r.Body...)),
-		Action: &access.Action{
-			Name: access.ActionTaskRetry, Tenant: r.Tenant, Owner: r.Owner, Task: old,
-			Detail: map[string]any{"new": id.String()},
-		},
-	})
-	if err != nil {
-		return Submitted{}, fmt.Errorf("retry: %w", err)
-	}
-	return out, nil
+		Action: &action,
+	}, nil
 }
 
 // withMember returns a JSON object with one more member, which replaces one of the same name.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 	"github.com/a2ad/a2ad/internal/wake"
@@ -25,6 +26,9 @@ type Signal struct {
 	Key    string                  // of idempotency; empty: none
 	Sender string                  // for the record; empty: this process
 	May    func(agent string) bool // whether the sender may signal tasks of the agent; nil: all
+	// Record adds the signal to the audit log, with the actor and the reason of access.ActingBy. A repeated signal is
+	// not recorded again.
+	Record bool
 }
 
 // Limits of the signals of one task.
@@ -85,6 +89,12 @@ func signalIn(ctx context.Context, tx *db.Tx, in Signal, digest [32]byte) error 
 	}
 	if out.Due {
 		tx.Wake(wake.Waits)
+	}
+	if in.Record && out.Added {
+		return access.Record(ctx, tx, access.Action{
+			Name: access.ActionTaskSignal, Tenant: t.Tenant, Owner: t.Owner, Task: in.Task,
+			Detail: map[string]any{"signal": in.Name},
+		})
 	}
 	return nil
 }

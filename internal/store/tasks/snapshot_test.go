@@ -1,8 +1,10 @@
 package tasks_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -280,5 +282,33 @@ func TestSnapshotAtAnUnknownEventIsNotFound(t *testing.T) {
 	if got, err := f.Tasks.SnapshotAt(t.Context(), task, 1, tasks.Want{}); err != nil ||
 		got.Status.Time.Truncate(time.Millisecond) != got.Status.Time {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Each of several tasks is read as alone, and has a limit of its own.
+func TestSnapshotsAtReadEachTaskApart(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	small, large := f.RunningTask(), f.RunningTask()
+	f.Append(small, storetest.Chunk("a", "x"))
+	f.Append(large, storetest.Chunk("b", strings.Repeat("y", 20_000)))
+	f.Append(small, storetest.Status(a2a.StateWorking, "on it"))
+	at := []tasks.Moment{{Task: large.TaskID, Seq: 3}, {Task: small.TaskID, Seq: 3}, {Task: db.NewTaskID(), Seq: 1}}
+	for _, most := range []int64{0, 16 << 10} {
+		w := tasks.Want{Artifacts: true, Most: most}
+		read, err := f.Tasks.SnapshotsAt(t.Context(), at, w)
+		if err != nil || len(read) != len(at) {
+			t.Fatalf("%d tasks, %v", len(read), err)
+		}
+		for i, m := range at {
+			want, err := f.Tasks.SnapshotAt(t.Context(), m.Task, m.Seq, w)
+			var much *tasks.TooMuch
+			tooMuch := most > 0 && i == 0
+			if errors.As(err, &much) != tooMuch || errors.As(read[i].Err, &much) != tooMuch {
+				t.Errorf("%d of at most %d: %v, alone %v", i, most, read[i].Err, err)
+			}
+			storetest.Same(t, "the task", want, read[i].Task)
+		}
+		storetest.WantCode(t, read[2].Err, a2a.CodeTaskNotFound)
 	}
 }

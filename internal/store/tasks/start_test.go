@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -193,6 +195,59 @@ func TestNewTaskWithAWebhookWaitsInTheQueue(t *testing.T) {
 	}
 	if n := len(f.Claim(10)); n != 1 {
 		t.Errorf("%d tasks wait, want 1", n)
+	}
+	f.Invariants()
+}
+
+// A task that a run calls starts at once, too. Its run gets what a claim would have given it.
+func TestCalledTaskGoesToAWorkerAtOnce(t *testing.T) {
+	t.Parallel()
+	w := &freeWorker{}
+	f := storetest.Open(t, withWorker(w))
+	f.Submit(storetest.Submission("hello"))
+	c := callerOf(f, &w.leases[0])
+	calling := calls(1)
+	c.mustReport(append([]a2a.Event{storetest.Status(a2a.StateWorking, "calls")}, calling...)...) // with an event
+	c.mustReport(calls(2)...)                                                                     // and without
+	if len(w.leases) != 3 || w.left != 0 {
+		t.Fatalf("%d runs started, %d slots given back", len(w.leases), w.left)
+	}
+	f.Invariants()
+	children := w.leases[1:]
+	inputs, err := f.Tasks.Inputs(t.Context(), children)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range children {
+		storetest.Same(t, "input", inputs[i], w.inputs[i+1])
+		storetest.Same(t, "depth", 1, children[i].Depth)
+		storetest.Same(t, "states", []a2a.State{a2a.StateSubmitted, a2a.StateWorking}, states(f, children[i].TaskID))
+	}
+	storetest.Same(t, "tasks in the queue", 0, len(f.Claim(10)))
+	// The end of the last one ends the wait, as if they had been claimed.
+	c.mustReport(&a2a.Wait{Key: "w", Tasks: keys(2)})
+	for i := range children {
+		end(f, &children[i], a2a.StateCompleted, "done")
+	}
+	storetest.Same(t, "waits that ended", 1, endWaits(f))
+	f.Invariants()
+}
+
+// A run that has lost its lease calls nothing, and its slots are free again.
+func TestCallOfALostLeaseGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
+	w := &freeWorker{}
+	f := storetest.Open(t, withWorker(w))
+	f.Submit(storetest.Submission("hello"))
+	lost := w.leases[0]
+	lost.Epoch++
+	for _, events := range [][]a2a.Event{calls(1), append(calls(1), storetest.Status(a2a.StateWorking))} {
+		if err := callerOf(f, &lost).report(events...); !errors.Is(err, db.ErrLeaseLost) {
+			t.Errorf("report = %v", err)
+		}
+	}
+	if asked := len(w.asked) - 1; len(w.leases) != 1 || asked == 0 || w.left != asked {
+		t.Errorf("%d runs, %d slots asked for and %d given back", len(w.leases), asked, w.left)
 	}
 	f.Invariants()
 }

@@ -37,13 +37,15 @@ type agentCounts struct {
 	n  map[AgentCount]uint64 // guarded by mu
 }
 
-func (c *agentCounts) add(agent, what string) {
+func (c *agentCounts) add(agent, what string) { c.addN(agent, what, 1) }
+
+func (c *agentCounts) addN(agent, what string, n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n == nil {
 		c.n = make(map[AgentCount]uint64)
 	}
-	c.n[AgentCount{agent, what}]++
+	c.n[AgentCount{agent, what}] += uint64(n)
 }
 
 func (c *agentCounts) load() map[AgentCount]uint64 {
@@ -57,7 +59,7 @@ func (c *counters) recordedSteps(a *pendingBatch, out *appended) {
 	agent := a.lease.Agent
 	for i := range a.batch.Steps {
 		switch s := &a.batch.Steps[i]; {
-		case s.Kind != a2a.StepWork:
+		case s.Kind != a2a.StepWork || s.Begins():
 		case !s.Ended:
 			c.steps.add(agent, StepRetry)
 		case s.Error != nil:

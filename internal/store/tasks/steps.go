@@ -13,7 +13,7 @@ import (
 
 // stepSize is what a step counts towards the limit of bytes of its task.
 func stepSize(s *a2a.StepRecord) int {
-	return len(s.Key) + len(s.Name) + len(s.Input) + len(s.Result) + len(s.Error)
+	return len(s.Key) + len(s.Name) + len(s.Artifact) + len(s.Input) + len(s.Result) + len(s.Error)
 }
 
 // countSteps finds out how many steps are new, and how large all of them are.
@@ -33,7 +33,7 @@ func (a *pendingBatch) stepParams(p *dbsqlc.EventAppendParams, i int) {
 	p.StepSizes[i], p.Waits[i] = int64(a.steps), a.batch.Wait != nil
 }
 
-// onlySteps reports whether the batch has nothing but steps and calls, so that a small statement can write it.
+// onlySteps reports whether the batch has nothing but steps, calls and usage, so that a small statement can write it.
 func (a *pendingBatch) onlySteps() bool {
 	b := &a.batch
 	return len(b.Steps) > 0 && len(b.Events) == 0 && b.Checkpoint == nil && b.Wait == nil && b.ID == ""
@@ -47,9 +47,12 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 			it.addSteps(&p, i+1, s.db.Replica(), false)
 		}
 		run := db.Autocommit[[]appended]
-		if slices.ContainsFunc(items, func(it *pendingBatch) bool { return len(it.calls) > 0 || it.repeats() }) {
+		if hasUsage(items) ||
+			slices.ContainsFunc(items, func(it *pendingBatch) bool { return len(it.calls) > 0 || it.repeats() }) {
 			run = db.InTx[[]appended]
 		}
+		slots := s.reserveCalled(items)
+		defer slots.release() // also after a panic
 		return run(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
 			q := dbsqlc.New(tx)
 			written, err := q.StepsAppend(ctx, p)
@@ -72,7 +75,10 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 			if err := repeatSteps(ctx, q, again); err != nil {
 				return nil, err
 			}
-			return rows, s.submitIn(ctx, tx, called)
+			if err := addUsage(ctx, q, items, rows); err != nil {
+				return nil, err
+			}
+			return rows, s.submitIn(ctx, tx, called, slots)
 		})
 	})
 }
@@ -119,6 +125,8 @@ func (a *pendingBatch) addSteps(p *dbsqlc.StepsAppendParams, pos int, self strin
 		p.EndedAts = sparse(p.EndedAts, row, db.PGTime(s.EndedAt), !s.EndedAt.IsZero())
 		p.ChildIds = sparse(p.ChildIds, row, db.PGID(s.Child), s.Call != nil)
 		p.OnParentEnds = sparse(p.OnParentEnds, row, onParentEnd(s.Call), s.Call != nil)
+		p.ArtifactIds = sparse(p.ArtifactIds, row, s.Artifact, s.Artifact != "")
+		p.ArtifactAfters = sparse(p.ArtifactAfters, row, s.After, s.Artifact != "")
 	}
 }
 
@@ -165,7 +173,10 @@ func repeatSteps(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.StepsRepeatPar
 // writtenSteps is written for a batch without events: its first new step follows the newest one that the run knew of.
 // A checkpoint alone leaves no trace, so it counts as refused.
 func (s *Store) writtenSteps(ctx context.Context, a *pendingBatch) (*appended, error) {
-	if a.added == 0 {
+	switch {
+	case a.batch.ID != "":
+		return s.writtenBatch(ctx, a)
+	case a.added == 0:
 		return nil, nil
 	}
 	ctx, cancel := s.db.Detached(ctx)
@@ -233,11 +244,45 @@ func (s *Store) StepsKeyed(ctx context.Context, task a2a.ID, keys []string) ([]a
 	return list, nil
 }
 
+// ArtifactAt reads an artifact of a task as it was when event seq was the newest one; nil if there was none. It also
+// reports whether a later event has changed it. The caller holds the lease of the task.
+func (s *Store) ArtifactAt(
+	ctx context.Context, task a2a.ID, artifact string, seq int64,
+) (_ *a2a.Artifact, changed bool, err error) {
+	var rows []dbsqlc.ArtifactAtRow
+	err = s.db.RepeatRead(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.db.Work()).ArtifactAt(ctx, dbsqlc.ArtifactAtParams{
+			TaskID: db.PGID(task), ArtifactID: artifact, Seq: seq,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read an artifact: %w", db.UnavailableToRun(err))
+	}
+	var was []a2a.Artifact
+	for _, r := range rows {
+		if r.Seq > seq {
+			changed = true
+			continue
+		}
+		e, err := DecodeEvent(r.Kind, 0, artifact, r.Body, r.Parts)
+		if err != nil {
+			return nil, false, fmt.Errorf("read an artifact: %w", err)
+		}
+		was = a2a.Fold(was, e.(*a2a.ArtifactUpdate))
+	}
+	if len(was) == 0 {
+		return nil, changed, nil
+	}
+	return &was[0], changed, nil
+}
+
 func stepRecord(r dbsqlc.StepsKeyedRow) a2a.StepRecord {
 	return a2a.StepRecord{
 		Step: a2a.Step{
 			Key: r.Key, Name: r.Name, Input: r.Input, Result: r.Result, Error: r.Error, Attempts: int(r.Attempts),
 			NextAt: db.WireTime(r.NextAt), StartedAt: db.WireTime(r.StartedAt), EndedAt: db.WireTime(r.EndedAt),
+			Artifact: r.ArtifactID, After: r.ArtifactAfter,
 		},
 		Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Ended: r.EndedAt.Valid, Child: r.ChildID.Bytes,
 	}

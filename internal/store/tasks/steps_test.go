@@ -20,13 +20,16 @@ func TestZombieRecordsNothing(t *testing.T) {
 	f.Rescue(1)
 	for what, batch := range map[string]tasks.Batch{
 		"step": {Steps: stepOf}, "wait": waiting(a2a.Wait{For: time.Hour}),
+		"usage": {Usage: someUsage}, "usage with a step": {Usage: someUsage, Steps: stepOf},
 	} {
 		if _, err := f.Tasks.Append(t.Context(), zombie, batch); !errors.Is(err, db.ErrLeaseLost) {
 			t.Errorf("a %s of a worker without a lease: %v, want ErrLeaseLost", what, err)
 		}
 	}
-	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.task_steps"); n != 0 {
-		t.Errorf("%d steps were recorded", n)
+	for _, table := range []string{"task_steps", "task_usage", "usage_pending"} {
+		if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a."+table); n != 0 {
+			t.Errorf("%d rows of %s were recorded", n, table)
+		}
 	}
 	f.Invariants()
 }

@@ -31,6 +31,7 @@ type Submission struct {
 	Digest      [32]byte             // of the request
 	Key         string               // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
 	Reject      bool                 // refuse the message if the task is being worked on
+	OnlyWaiting bool                 // refuse the message with ErrNotWaiting unless the task waits for one
 	MaxBytes    int64                // of the task; 0: no limit
 	MaxSeq      int64                // messages in the history of the task; 0: no limit
 	Push        *webhooks.NewWebhook // set in the same transaction, in force from the message on; may be nil
@@ -93,19 +94,14 @@ var errKeyReused = a2a.InvalidParams("", "the Idempotency-Key was used before wi
 // Errors for the caller: CodeTaskNotFound, CodeTaskTerminal, CodeInvalidParams (context of another task, key used for
 // another request, limits), CodeUnsupportedOperation (Reject).
 func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
-	sub := &submission{Submission: in, body: appendMessage(nil, &in.Message), uid: db.NewUID()}
-	h := sha256.New()
-	h.Write([]byte(in.Agent))
-	h.Write([]byte{0})
-	h.Write(in.Digest[:])
-	sub.digest = h.Sum(nil)
+	sub := newSubmission(in)
 	if !in.Task.IsZero() {
 		return s.resume(ctx, sub)
 	}
 	if in.MaxBytes > 0 && int64(len(sub.body)) > in.MaxBytes {
 		return Submitted{}, fmt.Errorf("submit: %w", tooLarge(in.MaxBytes))
 	}
-	if sub.id = in.NewTask; sub.id.IsZero() {
+	if sub.id.IsZero() {
 		sub.id = db.NewTaskID()
 	}
 	sub.lane = s.lane(ctx, laneKey{in.Agent, in.Tenant, in.Owner})
@@ -126,6 +122,16 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	}, nil
 }
 
+func newSubmission(in Submission) *submission {
+	sub := &submission{Submission: in, body: appendMessage(nil, &in.Message), uid: db.NewUID(), id: in.NewTask}
+	h := sha256.New()
+	h.Write([]byte(in.Agent))
+	h.Write([]byte{0})
+	h.Write(in.Digest[:])
+	sub.digest = h.Sum(nil)
+	return sub
+}
+
 // flushSubmits is safe to repeat: this process made the ids, so an id that exists means that an earlier try was
 // committed.
 func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]created, error) {
@@ -137,7 +143,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]create
 	return db.Repeat(ctx, s.db, func(try int) ([]created, error) {
 		list, err := s.submitRows(ctx, items, slots, p, try == 1)
 		// Items of an earlier try find their own key, and those without a key their own id.
-		if try > 1 && err == nil || db.IsCode(err, "23505") {
+		if try > 1 && err == nil || db.IsCode(err, uniqueViolation) {
 			return s.submitted(ctx, items, slots)
 		}
 		return list, err

@@ -24,22 +24,26 @@ func (s *Store) SubmitIn(ctx context.Context, tx *db.Tx, in Submission, lane int
 	}
 	digest := sha256.Sum256(sub.body)
 	sub.digest = digest[:]
-	return s.submitIn(ctx, tx, []*submission{sub})
+	return s.submitIn(ctx, tx, []*submission{sub}, nil)
 }
 
-// submitIn stores new tasks in a transaction of the caller. They wait in the queue.
-func (s *Store) submitIn(ctx context.Context, tx *db.Tx, items []*submission) error {
+// submitIn stores new tasks in a transaction of the caller. Those without a slot wait in the queue.
+func (s *Store) submitIn(ctx context.Context, tx *db.Tx, items []*submission, slots calledSlots) error {
 	if len(items) == 0 {
 		return nil
 	}
-	rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, make([]*reservedSlot, len(items))))
+	reserved := make([]*reservedSlot, len(items))
+	for i, it := range items {
+		reserved[i] = slots[it]
+	}
+	rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, reserved))
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
 	at := submittedAt(rows)
 	list := make([]created, len(items))
 	for i, it := range items {
-		list[i] = created{ok: true, at: at[it.id]}
+		list[i] = created{ok: true, at: at[it.id], slot: reserved[i]}
 	}
 	s.tellCreated(tx, items, list)
 	return nil

@@ -28,8 +28,8 @@ type Store struct {
 	submits *combiner[submission, created]
 	// keyed has the submits with an idempotency key: they may wait for the commit of another submit.
 	keyed   *combiner[submission, created]
-	appends [2]*combiner[pendingBatch, *appended] // by task, so that a task's events keep their order
-	steps   [2]*combiner[pendingBatch, *appended] // of batches that have nothing else
+	appends *combiner[pendingBatch, *appended]
+	steps   *combiner[pendingBatch, *appended] // of batches that have nothing else
 	laner   laner
 	totals  totals
 
@@ -45,12 +45,15 @@ func New(conns *db.DB, hooks *webhooks.Store, cfg Config) *Store {
 		cfg.Committed = func(a2a.ID, []a2a.Entry) {}
 	}
 	s := &Store{db: conns, webhooks: hooks, cfg: cfg}
-	s.submits = newCombiner(s.flushSubmits, submissionSize, combineItems/4, conns.Logger())
+	const crowd = combineItems / 4
+	s.submits = newCombiner(s.flushSubmits, submissionSize, crowd, conns.Logger())
 	s.keyed = newCombiner(s.flushSubmits, submissionSize, 0, conns.Logger())
 	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
-	for i := range s.appends {
-		s.appends[i] = newCombiner(s.flushAppends, appendSize, 0, conns.Logger())
-		s.steps[i] = newCombiner(s.flushSteps, appendSize, 0, conns.Logger())
-	}
+	s.appends = newCombiner(s.flushAppends, appendSize, crowd, conns.Logger())
+	s.appends.patient = (*pendingBatch).patient
+	s.appends.task, s.appends.hold.most = (*pendingBatch).expected, holdTime
+	s.steps = newCombiner(s.flushSteps, appendSize, crowd, conns.Logger())
+	s.steps.patient = func(*pendingBatch) bool { return true }
+	s.steps.task, s.steps.hold.most = (*pendingBatch).expected, stepsTime
 	return s
 }

@@ -120,8 +120,8 @@ type Outage struct {
 	Since   time.Time
 	Reason  string    // of the newest failure
 	Replica string    // that saw it, or that probes now
-	Probes  int       // tasks that were sent since, to no avail
-	Next    time.Time // no replica sends another task before
+	Probes  int       // that replicas were allowed since; the newest may be on its way, or have found no task
+	Next    time.Time // no replica sends another task before; without remote workers, when they were last missed
 }
 
 // Outages lists the agents that some replica cannot reach, by name.

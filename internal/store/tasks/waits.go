@@ -21,7 +21,9 @@ func beginWait(ctx context.Context, tx *db.Tx, it *pendingBatch, row *appended) 
 	q, w := dbsqlc.New(tx), it.batch.Wait
 	step := &it.batch.Steps[len(it.batch.Steps)-1]
 	if row.Requeued { // the client has sent its answer before the question
-		return q.WaitSkip(ctx, row.ID, int32(step.Seq))
+		return q.WaitSkip(ctx, dbsqlc.WaitSkipParams{
+			TaskID: row.ID, Step: int32(step.Seq), Through: it.lease.Through,
+		})
 	}
 	p := dbsqlc.WaitBeginParams{
 		TaskID: row.ID, Step: int32(step.Seq), OnMessage: w.Message, Through: it.lease.Through,
@@ -77,21 +79,16 @@ const reasonOverdue = "deadline exceeded"
 // FailWaits fails up to batch tasks whose deadline has passed while they waited, and returns how many.
 func (s *Store) FailWaits(ctx context.Context, batch int) (int, error) {
 	n, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (int, error) {
-		rows, err := dbsqlc.New(tx).WaitsFail(ctx, dbsqlc.WaitsFailParams{
-			Batch: int32(batch), Reason: reasonOverdue,
-			FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes,
-		})
+		rows, err := dbsqlc.New(tx).WaitsOverdue(ctx, int32(batch))
 		if err != nil {
 			return 0, err
 		}
-		var e endings
-		for _, r := range rows {
-			e.add(r.ID, r.Folded, r.HasPush)
-			s.tell(tx, r.ID.Bytes)
-			tx.After(func() { s.counters.enter(a2a.StateFailed, 1) })
+		ids, texts := make([]pgtype.UUID, len(rows)), make([]string, len(rows))
+		for i, r := range rows {
+			ids[i], texts[i] = r.ID, reasonOverdue
 			s.waitEnded(tx, r.Agent, WaitDeadline)
 		}
-		return len(rows), s.finishEndings(ctx, tx, &e)
+		return s.failIn(ctx, tx, ids, texts)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("fail tasks that wait: %w", db.Unavailable(err))
@@ -113,8 +110,12 @@ func (s *Store) NextWait(ctx context.Context) (in time.Duration, ok bool, err er
 
 // answerWait tells the wait of a locked task of the agent about a message of its client. The task goes back into the
 // queue with resubmit.
-func (s *Store) answerWait(ctx context.Context, tx *db.Tx, agent string, task pgtype.UUID, resubmit bool) error {
-	out, err := dbsqlc.New(tx).WaitAnswer(ctx, task, resubmit)
+func (s *Store) answerWait(
+	ctx context.Context, tx *db.Tx, agent string, task pgtype.UUID, message string, resubmit bool,
+) error {
+	out, err := dbsqlc.New(tx).WaitAnswer(ctx, dbsqlc.WaitAnswerParams{
+		TaskID: task, MessageID: message, Resubmit: resubmit,
+	})
 	if out.Ended {
 		s.waitEnded(tx, agent, WaitMessage)
 	}

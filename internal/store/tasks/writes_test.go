@@ -36,7 +36,7 @@ func sources(t *testing.T, dir string) (*token.FileSet, []*ast.File) {
 var writes = regexp.MustCompile(`(?i)\b(INSERT INTO|DELETE FROM|pg_notify)\b|\bUPDATE a2a\.`)
 
 // rooms are the packages of the store. A field that holds the store of a package has the same name.
-var rooms = []string{"db", "access", "webhooks", "tasks", "schedules", "operate"}
+var rooms = []string{"db", "access", "webhooks", "tasks", "schedules", "operate", "jobs"}
 
 // source is the files of one package, and what their names refer to.
 type source struct {

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ type Row struct {
 
 // Filter selects webhooks; zero values select all.
 type Filter struct {
+	Row    a2a.ID
 	Task   a2a.ID
 	Tenant string
 	Owner  string
@@ -53,17 +55,20 @@ type Filter struct {
 	State  string
 	Before a2a.ID // only those set before this one
 	Limit  int
+
+	Timeout time.Duration // of the search; 0: that of every statement
 }
 
 // List returns webhooks, newest first.
 func (s *Store) List(ctx context.Context, f Filter) ([]Row, error) {
 	p := dbsqlc.PushListParams{
+		ID:     pgtype.UUID{Bytes: f.Row, Valid: !f.Row.IsZero()},
 		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, Origin: f.Origin,
 		State:  f.State,
 		Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()}, Max: int32(f.Limit),
 	}
 	var rows []dbsqlc.PushListRow
-	err := s.db.Search(ctx, func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, cmp.Or(f.Timeout, s.db.StatementTimeout()), func(tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.PushList(ctx, p)
 		return err
@@ -153,29 +158,6 @@ func (s *Store) Replay(ctx context.Context, row a2a.ID, after int64) error {
 		return fmt.Errorf("replay webhook: %w", db.Unavailable(err))
 	}
 	return nil
-}
-
-// EnableDestination closes the circuit breaker of a destination and enables it, so that it is called again at once. It
-// reports whether that changed anything.
-func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
-	n, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (int64, error) {
-		q := dbsqlc.New(tx)
-		tx.Wake(wake.Webhooks)
-		n, err := q.DestinationEnable(ctx, tenant, origin)
-		if err != nil || n == 0 {
-			return n, err
-		}
-		if err := q.PushListDue(ctx, tenant, origin); err != nil {
-			return n, err
-		}
-		return n, access.Record(ctx, tx, access.Action{
-			Name: access.ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin},
-		})
-	})
-	if err != nil {
-		return false, fmt.Errorf("enable destination: %w", db.Unavailable(err))
-	}
-	return n > 0, nil
 }
 
 // SweepPolicy says what Sweep removes.

@@ -32,7 +32,15 @@ const originClass = 0x61326170 // "a2ap"
 // processes. It may leave some that are due: call it until it returns none. Claims for different origins do not wait
 // for each other.
 func (s *Store) Claim(ctx context.Context, limit, perOrigin int, lease time.Duration) ([]Delivery, error) {
-	c := claimer{s: s, limit: limit, perOrigin: perOrigin, lease: lease}
+	return s.ClaimWithin(ctx, limit, func(string) int { return perOrigin }, lease)
+}
+
+// ClaimWithin is Claim with a limit for each origin, which may differ from that of another process: then a claim counts
+// what both have claimed, and claims up to its own limit. room is called often and must not block.
+func (s *Store) ClaimWithin(
+	ctx context.Context, limit int, room func(origin string) int, lease time.Duration,
+) ([]Delivery, error) {
+	c := claimer{s: s, limit: limit, room: room, lease: lease}
 	for range pushRounds {
 		c.taken, c.moved = "", false
 		out, err := c.round(ctx)
@@ -55,10 +63,10 @@ func (s *Store) Claim(ctx context.Context, limit, perOrigin int, lease time.Dura
 
 // claimer is one call of Claim.
 type claimer struct {
-	s         *Store
-	limit     int
-	perOrigin int
-	lease     time.Duration
+	s     *Store
+	limit int
+	room  func(origin string) int
+	lease time.Duration
 
 	floor pgtype.Timestamptz
 	wait  string // origin to wait for; empty: none
@@ -81,13 +89,14 @@ func (c *claimer) round(ctx context.Context) ([]Delivery, error) {
 	}
 	c.floor = poll.floor
 	front := dbsqlc.PushFrontParams{
-		Floor: c.floor, Most: pushFront, Each: int32(max(pushEach, c.perOrigin)), Tenants: c.s.turns.turn(ctx, c.s),
+		Floor: c.floor, Most: pushFront, Each: pushEach, Tenants: c.s.turns.turn(ctx, c.s),
 		ListTenants: []string{}, ListOrigins: []string{},
 	}
 	for _, l := range poll.lists {
 		if !l.Blocked {
 			front.ListTenants = append(front.ListTenants, l.Tenant)
 			front.ListOrigins = append(front.ListOrigins, l.Origin)
+			front.Each = max(front.Each, int32(c.room(l.Origin)))
 		}
 	}
 	rows, err := dbsqlc.New(c.s.db.Work()).PushFront(ctx, front)
@@ -153,10 +162,10 @@ func (c *claimer) claim(
 			return out, err
 		}
 		out.mine = make(map[string]bool, len(origins))
-		p := dbsqlc.PushClaimParams{Cap: int64(c.perOrigin), Max: int32(c.limit), Lease: db.PGInterval(c.lease)}
+		p := dbsqlc.PushClaimParams{Max: int32(c.limit), Lease: db.PGInterval(c.lease)}
 		for _, t := range tried {
 			if out.mine[t.Origin] = t.Mine; t.Mine {
-				p.Origins = append(p.Origins, t.Origin)
+				p.Origins, p.Caps = append(p.Origins, t.Origin), append(p.Caps, int64(c.room(t.Origin)))
 			} else {
 				out.taken = t.Origin
 			}
@@ -197,29 +206,31 @@ func claimThese(ctx context.Context, tx *db.Tx, p dbsqlc.PushClaimParams) ([]Del
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	ids := make([]pgtype.UUID, len(rows))
-	for i, r := range rows {
-		ids[i] = r.ID
-	}
-	targets, err := q.PushTarget(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	target := make(map[a2a.ID]*dbsqlc.PushTargetRow, len(targets))
-	for i := range targets {
-		target[targets[i].ID.Bytes] = &targets[i]
-	}
+	var ids []pgtype.UUID
+	at := make(map[a2a.ID]int)
 	out := make([]Delivery, len(rows))
 	for i, r := range rows {
-		t := target[r.ID.Bytes]
 		out[i] = Delivery{
 			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner,
 			Agent: r.Agent, URL: r.Url, Origin: r.Origin,
 			Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Query: r.Query, Version: r.WireVersion,
 			Cursor: r.CursorSeq,
-			Seq:    t.TargetSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch, Manual: r.Manual,
-			Traceparent: a2a.Traceparent(t.Traceparent),
+			Seq:    r.TargetSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch, Manual: r.Manual,
+			Traceparent: a2a.Traceparent(r.Traceparent),
 		}
+		if r.TargetSeq == 0 {
+			ids, at[r.ID.Bytes] = append(ids, r.ID), i
+		}
+	}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	targets, err := q.PushTarget(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		out[at[t.ID.Bytes]].Seq = t.TargetSeq
 	}
 	return out, nil
 }

@@ -76,7 +76,11 @@ type Try struct {
 }
 
 func (s *Store) writeTry(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, outcome string) error {
-	q := dbsqlc.New(tx)
+	return dbsqlc.New(tx).PushAttemptInsert(ctx, newTry(d, t, outcome))
+}
+
+// newTry is a row of the record of attempts.
+func newTry(d *Delivery, t *Try, outcome string) dbsqlc.PushAttemptInsertParams {
 	p := dbsqlc.PushAttemptInsertParams{
 		PushID: db.PGID(d.Row), TaskID: db.PGID(d.Task), FromSeq: d.Cursor, Seq: d.Seq, Outcome: outcome,
 		Attempt: int32(d.Attempt + 1), Trigger: TriggerAuto,
@@ -100,7 +104,7 @@ func (s *Store) writeTry(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, ou
 		status := int32(t.Status)
 		p.Status = &status
 	}
-	return q.PushAttemptInsert(ctx, p)
+	return p
 }
 
 // RecordDelivery records that the webhook's server accepted the delivery. It returns ErrLeaseLost, and has recorded
@@ -108,6 +112,50 @@ func (s *Store) writeTry(ctx context.Context, tx *db.Tx, d *Delivery, t *Try, ou
 // free at once.
 func (s *Store) RecordDelivery(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
 	return s.recordDelivered(ctx, d, t, terminal, "delivered")
+}
+
+// Delivered is a delivery that the webhook's server accepted.
+type Delivered struct {
+	*Delivery
+	Try      *Try
+	Terminal bool // it brought the receiver to the end of the task
+}
+
+// RecordDeliveries records deliveries in one statement, and reports which of them it recorded. The caller records the
+// others with RecordDelivery: another transaction has their row, or their destination had failed, or their lease is
+// lost. With an error nothing is known to be recorded.
+func (s *Store) RecordDeliveries(ctx context.Context, list []Delivered) (recorded []bool, err error) {
+	var p dbsqlc.PushesDeliveredParams
+	for _, d := range list {
+		t := newTry(d.Delivery, d.Try, "")
+		p.Ids, p.Epochs = append(p.Ids, t.PushID), append(p.Epochs, d.Epoch)
+		p.FromSeqs, p.Seqs = append(p.FromSeqs, t.FromSeq), append(p.Seqs, t.Seq)
+		p.Terminal, p.Attempts = append(p.Terminal, d.Terminal), append(p.Attempts, t.Attempt)
+		p.Triggers, p.DurationsMs = append(p.Triggers, t.Trigger), append(p.DurationsMs, t.DurationMs)
+		p.RemoteIps, p.Statuses = append(p.RemoteIps, d.Try.RemoteIP), append(p.Statuses, int32(d.Try.Status))
+		p.Answers = append(p.Answers, t.Answer)
+	}
+	rows, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]dbsqlc.PushesDeliveredRow, error) {
+		rows, err := dbsqlc.New(tx).PushesDelivered(ctx, p)
+		for _, r := range rows {
+			if r.More {
+				tx.Wake(wake.Webhooks)
+			}
+		}
+		return rows, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record deliveries: %w", db.Unavailable(err))
+	}
+	done := make(map[a2a.ID]bool, len(rows))
+	for _, r := range rows {
+		done[r.ID.Bytes] = true
+	}
+	recorded = make([]bool, len(list))
+	for i, d := range list {
+		recorded[i] = done[d.Row]
+	}
+	return recorded, nil
 }
 
 // RecordSkip records that the webhook's server refused this delivery, which is not repeated. The errors are those of

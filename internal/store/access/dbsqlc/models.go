@@ -18,3 +18,10 @@ type A2aAuditLog struct {
 	TaskID pgtype.UUID
 	Detail []byte
 }
+
+type A2aSavedView struct {
+	Name    string
+	Query   string
+	SavedBy string
+	SavedAt pgtype.Timestamptz
+}

@@ -3,3 +3,12 @@
 //   sqlc v1.31.1
 
 package dbsqlc
+
+import (
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+type A2aAgentWorker struct {
+	Agent  string
+	SeenAt pgtype.Timestamptz
+}

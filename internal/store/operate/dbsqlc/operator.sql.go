@@ -598,7 +598,7 @@ func (q *Queries) TimelineSignals(ctx context.Context, taskID pgtype.UUID) ([]Ti
 const timelineSteps = `-- name: TimelineSteps :many
 SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::text, 200), '')::text AS says,
   (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker,
-  s.child_id
+  s.child_id, coalesce(s.artifact_id, '')::text AS artifact_id
 FROM a2a.task_steps s
 WHERE s.task_id = $1 AND s.seq > $2::int
 ORDER BY s.seq
@@ -624,6 +624,7 @@ type TimelineStepsRow struct {
 	EndedAt    pgtype.Timestamptz
 	Worker     string
 	ChildID    pgtype.UUID
+	ArtifactID string
 }
 
 // TimelineSteps reads the steps and waits of a task for the operator, in their order. Of results it reads the beginning.
@@ -649,6 +650,7 @@ func (q *Queries) TimelineSteps(ctx context.Context, arg TimelineStepsParams) ([
 			&i.EndedAt,
 			&i.Worker,
 			&i.ChildID,
+			&i.ArtifactID,
 		); err != nil {
 			return nil, err
 		}

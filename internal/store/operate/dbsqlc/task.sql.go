@@ -100,9 +100,13 @@ WHERE t.id >= $1::uuid
   AND (NOT $9::boolean OR t.parent_id IS NULL)
   AND (NOT $10::boolean OR NOT EXISTS (
     SELECT FROM a2a.audit_log a WHERE a.task_id = t.id AND a.action = 'task.retry'))
-  AND ($11::uuid IS NULL OR t.id < $11)
-ORDER BY t.id DESC
-LIMIT $12::int
+  AND ($11::timestamptz IS NULL OR t.created_at >= $11)
+  AND ($12::timestamptz IS NULL OR t.created_at < $12)
+  AND ($13::uuid IS NULL OR (t.created_at, t.id) < (
+    coalesce((SELECT b.created_at FROM a2a.tasks b WHERE b.id = $13), $14::timestamptz),
+    $13::uuid))
+ORDER BY t.created_at DESC, t.id DESC
+LIMIT $15::int
 `
 
 type TaskListParams struct {
@@ -116,7 +120,10 @@ type TaskListParams struct {
 	Parked     bool
 	Roots      bool
 	NotRetried bool
+	Since      pgtype.Timestamptz
+	Until      pgtype.Timestamptz
 	Before     pgtype.UUID
+	BeforeAt   pgtype.Timestamptz
 	Max        int32
 }
 
@@ -141,8 +148,8 @@ type TaskListRow struct {
 	ParkedReason string
 }
 
-// TaskList reads a page of the tasks of all callers, newest first, for the operator. Empty filters select all. Ids are
-// in the order of creation.
+// TaskList reads a page of the tasks of all callers, newest first, for the operator. Empty filters select all. before_at
+// stands for the creation of the task before, if it no longer exists.
 func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListRow, error) {
 	rows, err := q.db.Query(ctx, taskList,
 		arg.FirstID,
@@ -155,7 +162,10 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 		arg.Parked,
 		arg.Roots,
 		arg.NotRetried,
+		arg.Since,
+		arg.Until,
 		arg.Before,
+		arg.BeforeAt,
 		arg.Max,
 	)
 	if err != nil {
@@ -213,4 +223,16 @@ func (q *Queries) TaskOwner(ctx context.Context, id pgtype.UUID) (TaskOwnerRow, 
 	var i TaskOwnerRow
 	err := row.Scan(&i.Tenant, &i.Owner, &i.CreatedAt)
 	return i, err
+}
+
+const traceOfTask = `-- name: TraceOfTask :one
+SELECT coalesce(t.traceparent, '')::text AS traceparent FROM a2a.tasks t WHERE t.id = $1
+`
+
+// TraceOfTask reads the position in a trace of the newest message of the client that had one.
+func (q *Queries) TraceOfTask(ctx context.Context, taskID pgtype.UUID) (string, error) {
+	row := q.db.QueryRow(ctx, traceOfTask, taskID)
+	var traceparent string
+	err := row.Scan(&traceparent)
+	return traceparent, err
 }

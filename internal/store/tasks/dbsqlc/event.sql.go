@@ -11,6 +11,65 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const artifactAt = `-- name: ArtifactAt :many
+WITH base AS (
+  SELECT coalesce(max(e.seq), 0) AS seq
+  FROM a2a.task_events e
+  WHERE e.task_id = $1 AND e.artifact_id = $2::text
+    AND e.seq <= $3::bigint AND e.kind = a2a.kind_artifact()
+), after AS (
+  SELECT min(e.seq) AS seq
+  FROM a2a.task_events e
+  WHERE e.task_id = $1 AND e.artifact_id = $2::text AND e.seq > $3
+)
+SELECT e.seq, e.kind, e.body, e.parts
+FROM a2a.task_events e
+WHERE e.task_id = $1 AND e.artifact_id = $2::text
+  AND (e.seq >= (SELECT base.seq FROM base) AND e.seq <= $3 OR e.seq = (SELECT after.seq FROM after))
+ORDER BY e.seq
+`
+
+type ArtifactAtParams struct {
+	TaskID     pgtype.UUID
+	ArtifactID string
+	Seq        int64
+}
+
+type ArtifactAtRow struct {
+	Seq   int64
+	Kind  int16
+	Body  []byte
+	Parts []byte
+}
+
+// ArtifactAt reads what an artifact of a task was when event seq was the newest one: the event that replaced it last, and
+// its chunks after that. The first event after seq that changes it comes too, if there is one. The task's run holds its
+// lease, so its log is whole.
+func (q *Queries) ArtifactAt(ctx context.Context, arg ArtifactAtParams) ([]ArtifactAtRow, error) {
+	rows, err := q.db.Query(ctx, artifactAt, arg.TaskID, arg.ArtifactID, arg.Seq)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArtifactAtRow
+	for rows.Next() {
+		var i ArtifactAtRow
+		if err := rows.Scan(
+			&i.Seq,
+			&i.Kind,
+			&i.Body,
+			&i.Parts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const artifactFold = `-- name: ArtifactFold :exec
 WITH chunk AS (
   SELECT e.task_id, e.artifact_id, e.seq, e.kind, e.body, e.parts

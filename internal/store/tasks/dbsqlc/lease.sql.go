@@ -288,35 +288,43 @@ const leaseRenewRemote = `-- name: LeaseRenewRemote :one
 WITH policy AS (
   SELECT unnest($4::text[]) AS agent, unnest($5::bigint[]) AS ttl
 ), held AS (
-  SELECT l.task_id, p.ttl
-  FROM a2a.task_leases l
+  SELECT l.task_id, l.worker, l.through, l.queue, l.lease_until, p.ttl,
+    l.lease_until NOT BETWEEN n.now + p.ttl * 0.75 * interval '1 millisecond'
+      AND n.now + p.ttl * interval '1 millisecond' AS due
+  FROM (SELECT clock_timestamp() AS now) n
+  CROSS JOIN a2a.task_leases l
   JOIN a2a.tasks t ON t.id = l.task_id AND t.lease_epoch = l.epoch AND NOT a2a.state_terminal(t.state)
   JOIN policy p ON p.agent = t.agent
   WHERE l.task_id = $1::uuid
     AND l.epoch = $2::bigint
-    AND l.lease_until > clock_timestamp()
-  FOR UPDATE OF l
+    AND l.lease_until > n.now
 ), renewed AS (
   UPDATE a2a.task_leases l
   SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond', held_at = clock_timestamp()
   FROM held h
-  WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = $2 AND l.lease_until > clock_timestamp()
-  RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
+  WHERE h.due AND l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = $2 AND l.lease_until > clock_timestamp()
+  RETURNING l.lease_until
 )
 SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.steps, t.step_bytes, t.depth,
   t.has_push,
-  coalesce(t.traceparent, '')::text AS traceparent, r.worker, r.lease_until,
-  coalesce(r.through, t.last_user_seq)::bigint AS through, (r.queue IS NOT NULL)::boolean AS counted,
+  coalesce(t.traceparent, '')::text AS traceparent, h.worker,
+  coalesce(r.lease_until, h.lease_until)::timestamptz AS lease_until,
+  -- For how long the lease has three quarters of its time left.
+  (CASE WHEN h.due THEN h.ttl * 0.25
+    ELSE extract(epoch FROM h.lease_until - clock_timestamp()) * 1000 - h.ttl * 0.75 END)::bigint AS fresh_ms,
+  coalesce(h.through, t.last_user_seq)::bigint AS through, (h.queue IS NOT NULL)::boolean AS counted,
   (extract(epoch FROM clock_timestamp() - greatest(t.last_at, (
     SELECT s.recorded_at FROM a2a.task_steps s WHERE s.task_id = t.id AND s.seq = t.steps))) * 1000)::bigint
     AS silent_ms,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
   coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
-FROM renewed r
-JOIN a2a.tasks t ON t.id = ANY (ARRAY[r.task_id])
+FROM held h
+LEFT JOIN renewed r ON true
+JOIN a2a.tasks t ON t.id = ANY (ARRAY[h.task_id])
 LEFT JOIN a2a.task_batches b
   ON b.task_id = $1 AND b.epoch = $2 AND b.batch_id = $3::text
+WHERE NOT h.due OR r.lease_until IS NOT NULL
 `
 
 type LeaseRenewRemoteParams struct {
@@ -342,6 +350,7 @@ type LeaseRenewRemoteRow struct {
 	Traceparent  string
 	Worker       string
 	LeaseUntil   pgtype.Timestamptz
+	FreshMs      int64
 	Through      int64
 	Counted      bool
 	SilentMs     int64
@@ -351,9 +360,11 @@ type LeaseRenewRemoteRow struct {
 	BatchUntil   pgtype.Timestamptz
 }
 
-// LeaseRenewRemote renews the lease of a remote worker if this epoch still has it and it has not expired. It reads what
-// the process of a local worker would remember of its run, and the batch that was written under this id before. Only
-// tasks of the named agents count. No row means that the lease is lost.
+// LeaseRenewRemote renews the lease of a remote worker if this epoch still has it and it has not expired. A lease that
+// has three quarters of its time left stays as it is: workers that report every token would write it for each. A longer
+// one was made before the clock was set back. The statement reads what the process of a local worker would remember of
+// its run, and the batch that was written under this id before. Only tasks of the named agents count. No row means that
+// the lease is lost.
 func (q *Queries) LeaseRenewRemote(ctx context.Context, arg LeaseRenewRemoteParams) (LeaseRenewRemoteRow, error) {
 	row := q.db.QueryRow(ctx, leaseRenewRemote,
 		arg.TaskID,
@@ -378,6 +389,7 @@ func (q *Queries) LeaseRenewRemote(ctx context.Context, arg LeaseRenewRemotePara
 		&i.Traceparent,
 		&i.Worker,
 		&i.LeaseUntil,
+		&i.FreshMs,
 		&i.Through,
 		&i.Counted,
 		&i.SilentMs,
@@ -706,28 +718,36 @@ func (q *Queries) RunEnded(ctx context.Context, arg RunEndedParams) (RunEndedRow
 }
 
 const taskClaim = `-- name: TaskClaim :many
-WITH pick AS (
+WITH slot AS (
+  -- The slots of workers that an operator has not stopped.
+  SELECT ARRAY(
+    SELECT w.worker
+    FROM (SELECT unnest($2::text[]) AS worker) w
+    WHERE w.worker <> ALL (ARRAY(SELECT s.name FROM a2a.claim_stops s WHERE s.kind = 'worker'))) AS workers
+), pick AS (
   SELECT w.row_at, lanes.lane, w.run_at, w.task_id, w.reason, w.quiet, (SELECT clock_timestamp()) AS now
   FROM (
-    SELECT unnest($2::smallint[]) AS lane, unnest($3::timestamptz[]) AS floor
+    SELECT unnest($3::smallint[]) AS lane, unnest($4::timestamptz[]) AS floor
   ) lanes,
   LATERAL (
     SELECT q.ctid AS row_at, q.run_at, q.task_id, q.reason, q.quiet
     FROM a2a.task_ready q
-    WHERE q.queue = $4::text
+    WHERE q.queue = $5::text
       AND q.priority = lanes.lane
       -- A subquery bounds the index scan. A plain call is volatile and does not: the claim would read everything that
       -- waits for a later time.
       AND q.run_at <= (SELECT clock_timestamp())
       AND q.run_at >= lanes.floor
     ORDER BY q.run_at, q.task_id
-    LIMIT $5::int
+    LIMIT (SELECT cardinality(s.workers) FROM slot s)
     FOR UPDATE SKIP LOCKED
   ) w
-  LIMIT CASE WHEN $6::int < 0 THEN $5
+  -- This depends on no row, so it is asked once.
+  WHERE NOT EXISTS (SELECT FROM a2a.claim_stops s WHERE s.kind = 'agent' AND s.name = $5)
+  LIMIT CASE WHEN $6::int < 0 THEN (SELECT cardinality(s.workers) FROM slot s)
     ELSE greatest(0, least(
-      $5,
-      $6 - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = $4))) END
+      (SELECT cardinality(s.workers) FROM slot s),
+      $6 - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = $5))) END
 ), ready_deleted AS (
   -- By ctid, not by key: the statistics of a queue say nothing, and cannot make this read the whole index.
   DELETE FROM a2a.task_ready r
@@ -748,28 +768,31 @@ WITH pick AS (
     deadline_at = least(t.deadline_at, clock_timestamp() + $7::interval)
   FROM (
     SELECT p.lane, p.run_at, p.task_id, p.reason, p.quiet, p.now,
-      ($8::uuid[])[row_number() OVER (ORDER BY p.task_id)] AS uid
-    FROM pick p
+      (SELECT s.workers FROM slot s)[p.slot] AS worker, ($8::uuid[])[p.slot] AS uid
+    FROM (
+      SELECT x.lane, x.run_at, x.task_id, x.reason, x.quiet, x.now, row_number() OVER (ORDER BY x.task_id) AS slot
+      FROM pick x
+    ) p
     ORDER BY p.task_id -- the order of locks
   ) pick
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND NOT a2a.state_terminal(t.state)
   RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
     t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth, t.traceparent, t.deadline_at, pick.lane,
-    pick.run_at, pick.quiet, pick.uid,
+    pick.run_at, pick.quiet, pick.uid, pick.worker,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END
       AS body
 ), first_lease AS (
   -- A task that is claimed for the first time has no lease yet.
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
-  SELECT t.id, t.lease_epoch, $9::text, clock_timestamp() + $1::interval, t.last_user_seq,
-    CASE WHEN $6 >= 0 THEN $4 END
+  SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + $1::interval, t.last_user_seq,
+    CASE WHEN $6 >= 0 THEN $5 END
   FROM task t
   WHERE t.lease_epoch = 1
 ), later_lease AS (
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
-  SELECT t.id, t.lease_epoch, $9::text, clock_timestamp() + $1::interval, t.last_user_seq,
-    CASE WHEN $6 >= 0 THEN $4 END
+  SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + $1::interval, t.last_user_seq,
+    CASE WHEN $6 >= 0 THEN $5 END
   FROM task t
   WHERE t.lease_epoch > 1
   ON CONFLICT (task_id) DO UPDATE
@@ -777,19 +800,19 @@ WITH pick AS (
     through = excluded.through, queue = excluded.queue, held_at = excluded.held_at
 ), attempt AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT t.id, t.lease_epoch, t.attempt, $9, clock_timestamp()
+  SELECT t.id, t.lease_epoch, t.attempt, t.worker, clock_timestamp()
   FROM task t
 ), event AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
   SELECT t.id, t.last_seq, t.uid, a2a.kind_status(), a2a.state_working(), a2a.source_worker(), t.lease_epoch,
-    $9, t.last_at, t.body
+    t.worker, t.last_at, t.body
   FROM task t
   WHERE NOT t.quiet
 )
 SELECT t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_user_seq, t.read_user_seq,
   t.last_at, t.has_artifacts, t.has_push, t.bytes, t.steps, t.step_bytes, t.depth,
   coalesce(t.traceparent, '')::text AS traceparent,
-  t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid,
+  t.lane::smallint AS lane, t.run_at, t.quiet, t.uid::uuid AS uid, t.worker::text AS worker,
   (clock_timestamp() + $1)::timestamptz AS lease_until, t.body::json AS body,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   -- A task that is claimed for the first time has no checkpoint either.
@@ -801,14 +824,13 @@ ORDER BY t.run_at, t.id
 
 type TaskClaimParams struct {
 	Ttl      interface{}
+	Workers  []string
 	Lanes    []int16
 	Floors   []pgtype.Timestamptz
 	Queue    string
-	Slots    int32
 	Capacity int32
 	Deadline pgtype.Interval
 	Uids     []pgtype.UUID
-	Worker   string
 }
 
 type TaskClaimRow struct {
@@ -832,30 +854,33 @@ type TaskClaimRow struct {
 	RunAt        pgtype.Timestamptz
 	Quiet        bool
 	Uid          pgtype.UUID
+	Worker       string
 	LeaseUntil   pgtype.Timestamptz
 	Body         []byte
 	DeadlineInMs int64
 	Checkpoint   []byte
 }
 
-// TaskClaim gives at most slots waiting tasks of one agent to a worker. The caller may act on its rows only after the
-// commit. It runs on connections that use index plans alone. It goes through the lanes in the order given, each oldest
-// first, and locks no task that it does not claim.
+// TaskClaim gives waiting tasks of one agent to workers, one task for each slot. workers and uids have a row for each
+// slot: the worker, and the uid of the event. The first slots get tasks if there are fewer than slots. The caller may
+// act on the rows only after the commit. It runs on connections that use index plans alone. It goes through the lanes
+// in the order given, each oldest first, and locks no task that it does not claim.
+//
+// An agent or a worker that an operator has stopped gets no rows.
 //
 // capacity is how many runs of the agent there may be at once; with a capacity the caller holds the agent's lock
-// (AgentLock). A negative number is no limit. uids are for the events, one per slot. A floor is the run_at below which
+// (AgentLock). A negative number is no limit. A floor is the run_at below which
 // the caller has seen no live row: before it are dead index entries that a held snapshot keeps.
 func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskClaimRow, error) {
 	rows, err := q.db.Query(ctx, taskClaim,
 		arg.Ttl,
+		arg.Workers,
 		arg.Lanes,
 		arg.Floors,
 		arg.Queue,
-		arg.Slots,
 		arg.Capacity,
 		arg.Deadline,
 		arg.Uids,
-		arg.Worker,
 	)
 	if err != nil {
 		return nil, err
@@ -885,6 +910,7 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.RunAt,
 			&i.Quiet,
 			&i.Uid,
+			&i.Worker,
 			&i.LeaseUntil,
 			&i.Body,
 			&i.DeadlineInMs,

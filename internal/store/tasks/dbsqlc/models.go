@@ -3,3 +3,15 @@
 //   sqlc v1.31.1
 
 package dbsqlc
+
+import (
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+type A2aClaimStop struct {
+	Kind   string
+	Name   string
+	Since  pgtype.Timestamptz
+	Actor  string
+	Reason string
+}

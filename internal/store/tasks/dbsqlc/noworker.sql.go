@@ -45,105 +45,58 @@ func (q *Queries) OutagesForget(ctx context.Context, older pgtype.Interval) ([]s
 	return items, nil
 }
 
-const unclaimedFail = `-- name: UnclaimedFail :many
-WITH n AS (
-  SELECT clock_timestamp() AS now
-), agent AS (
-  SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS most,
-    unnest($3::text[]) AS text
-), waiting AS (
-  SELECT w.row_at, w.task_id, w.run_at, a.text
-  FROM agent a,
-  LATERAL (
-    SELECT q.ctid AS row_at, q.task_id, q.run_at
-    FROM a2a.task_ready q
-    WHERE q.queue = a.name
-      AND q.priority = ANY ($4::smallint[])
-      AND q.run_at < (SELECT clock_timestamp()) - a.most * interval '1 millisecond'
-    LIMIT $5::int
-    FOR UPDATE SKIP LOCKED
-  ) w
-  LIMIT $5
-), locked AS (
-  SELECT t.id
-  FROM a2a.tasks t
-  WHERE t.id = ANY (ARRAY(SELECT w.task_id FROM waiting w))
-  ORDER BY t.id
-  FOR UPDATE SKIP LOCKED
-), ready_deleted AS (
-  DELETE FROM a2a.task_ready q
-  WHERE q.ctid = ANY (ARRAY(SELECT w.row_at FROM waiting w JOIN locked l ON l.id = w.task_id))
+const unclaimedPark = `-- name: UnclaimedPark :many
+WITH taken AS (
+  SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS text,
+    nullif(unnest($3::bigint[]), 0) * interval '1 millisecond' AS park_for, clock_timestamp() AS now
 ), task AS (
   UPDATE a2a.tasks t
-  SET state = a2a.state_failed(), lease_epoch = t.lease_epoch + 1,
-    last_seq = t.last_seq + 1, last_message_seq = t.last_message_seq + 1, last_at = greatest(n.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = t.last_message_seq + 1,
+  SET state = a2a.state_working(), lease_epoch = t.lease_epoch + 1,
+    last_seq = t.last_seq + 1, last_at = greatest(k.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(k.now, t.last_at)), status_message_seq = NULL,
     deadline_at = NULL, ready_at = NULL,
-    folded = t.has_artifacts
-      AND t.last_seq >= $6::bigint
-      AND t.last_seq < $7::bigint
-      AND t.bytes <= $8::bigint
-  FROM n, locked l
-  JOIN waiting w ON w.task_id = l.id
-  WHERE t.id = ANY (ARRAY[l.id]) AND t.ready_at = w.run_at AND NOT a2a.state_terminal(t.state)
-  RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.folded, t.has_push, w.text
-), status AS (
-  SELECT t.id, t.last_message_seq, t.last_seq, t.last_at, gen_random_uuid() AS uid,
-    json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object('text', t.text)))
-      AS message
-  FROM task t
-), message AS (
-  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
-  FROM status s
+    -- As LeasePark does it.
+    reply = CASE WHEN t.reply = a2a.reply_open() THEN a2a.reply_task() ELSE t.reply END
+  FROM taken k
+  WHERE t.id = ANY (ARRAY[k.id])
+  RETURNING t.id, t.agent, t.tenant, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.has_push, k.text, k.park_for,
+    k.now
 ), event AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT s.id, s.last_seq, s.uid, a2a.kind_status(), a2a.state_failed(), a2a.source_server(), s.last_at,
-    json_build_object('message', s.message)
-  FROM status s
+  SELECT t.id, t.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_working(), a2a.source_server(), t.last_at,
+    json_build_object('metadata', json_build_object('a2ad/reason', 'parked: ' || t.text))
+  FROM task t
+), parked AS (
+  INSERT INTO a2a.task_parked AS p (task_id, epoch, agent, tenant, since, until, reason, attempts)
+  SELECT t.id, t.lease_epoch, t.agent, t.tenant, t.now, coalesce(t.now + t.park_for, 'infinity'), t.text, t.attempt
+  FROM task t
 )
-SELECT t.id, t.folded, t.has_push
+SELECT t.id, t.has_push
 FROM task t
 `
 
-type UnclaimedFailParams struct {
-	Agents         []string
-	Limits         []int64
-	Texts          []string
-	Lanes          []int16
-	Batch          int32
-	FoldEvents     int64
-	FoldMostEvents int64
-	FoldMostBytes  int64
+type UnclaimedParkParams struct {
+	Ids      []pgtype.UUID
+	Texts    []string
+	ParkFors []int64
 }
 
-type UnclaimedFailRow struct {
+type UnclaimedParkRow struct {
 	ID      pgtype.UUID
-	Folded  bool
 	HasPush bool
 }
 
-// UnclaimedFail fails up to batch tasks of agents that have waited for a worker for longer than the limit of the agent,
-// and deletes their rows in the queue. It waits for no lock.
-func (q *Queries) UnclaimedFail(ctx context.Context, arg UnclaimedFailParams) ([]UnclaimedFailRow, error) {
-	rows, err := q.db.Query(ctx, unclaimedFail,
-		arg.Agents,
-		arg.Limits,
-		arg.Texts,
-		arg.Lanes,
-		arg.Batch,
-		arg.FoldEvents,
-		arg.FoldMostEvents,
-		arg.FoldMostBytes,
-	)
+// UnclaimedPark parks tasks that UnclaimedTake has taken. A park_for of 0 is no limit.
+func (q *Queries) UnclaimedPark(ctx context.Context, arg UnclaimedParkParams) ([]UnclaimedParkRow, error) {
+	rows, err := q.db.Query(ctx, unclaimedPark, arg.Ids, arg.Texts, arg.ParkFors)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []UnclaimedFailRow
+	var items []UnclaimedParkRow
 	for rows.Next() {
-		var i UnclaimedFailRow
-		if err := rows.Scan(&i.ID, &i.Folded, &i.HasPush); err != nil {
+		var i UnclaimedParkRow
+		if err := rows.Scan(&i.ID, &i.HasPush); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -154,27 +107,24 @@ func (q *Queries) UnclaimedFail(ctx context.Context, arg UnclaimedFailParams) ([
 	return items, nil
 }
 
-const unclaimedPark = `-- name: UnclaimedPark :many
-WITH n AS (
-  SELECT clock_timestamp() AS now
-), agent AS (
-  SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS most,
-    unnest($3::text[]) AS text, unnest($4::bigint[]) AS park_for
+const unclaimedTake = `-- name: UnclaimedTake :many
+WITH agent AS (
+  SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS most
 ), waiting AS (
-  SELECT w.row_at, w.task_id, w.run_at, a.text, nullif(a.park_for, 0) * interval '1 millisecond' AS park_for
+  SELECT w.row_at, w.task_id, w.run_at
   FROM agent a,
   LATERAL (
     SELECT q.ctid AS row_at, q.task_id, q.run_at
     FROM a2a.task_ready q
     WHERE q.queue = a.name
-      AND q.priority = ANY ($5::smallint[])
+      AND q.priority = ANY ($3::smallint[])
       AND q.run_at < (SELECT clock_timestamp()) - a.most * interval '1 millisecond'
-    LIMIT $6::int
+    LIMIT $4::int
     FOR UPDATE SKIP LOCKED
   ) w
-  LIMIT $6
+  LIMIT $4
 ), locked AS (
-  SELECT t.id
+  SELECT t.id, t.agent, t.ready_at, t.state
   FROM a2a.tasks t
   WHERE t.id = ANY (ARRAY(SELECT w.task_id FROM waiting w))
   ORDER BY t.id
@@ -182,54 +132,31 @@ WITH n AS (
 ), ready_deleted AS (
   DELETE FROM a2a.task_ready q
   WHERE q.ctid = ANY (ARRAY(SELECT w.row_at FROM waiting w JOIN locked l ON l.id = w.task_id))
-), task AS (
-  UPDATE a2a.tasks t
-  SET state = a2a.state_working(), lease_epoch = t.lease_epoch + 1,
-    last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL,
-    deadline_at = NULL, ready_at = NULL,
-    -- As LeasePark does it.
-    reply = CASE WHEN t.reply = a2a.reply_open() THEN a2a.reply_task() ELSE t.reply END
-  FROM n, locked l
-  JOIN waiting w ON w.task_id = l.id
-  WHERE t.id = ANY (ARRAY[l.id]) AND t.ready_at = w.run_at AND NOT a2a.state_terminal(t.state)
-  RETURNING t.id, t.agent, t.tenant, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.has_push, w.text, w.park_for
-), event AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT t.id, t.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_working(), a2a.source_server(), t.last_at,
-    json_build_object('metadata', json_build_object('a2ad/reason', 'parked: ' || t.text))
-  FROM task t
-), parked AS (
-  INSERT INTO a2a.task_parked AS p (task_id, epoch, agent, tenant, since, until, reason, attempts)
-  SELECT t.id, t.lease_epoch, t.agent, t.tenant, n.now, coalesce(n.now + t.park_for, 'infinity'), t.text, t.attempt
-  FROM n, task t
 )
-SELECT t.id, t.has_push
-FROM task t
+SELECT l.id, l.agent
+FROM locked l
+JOIN waiting w ON w.task_id = l.id AND w.run_at = l.ready_at
+WHERE NOT a2a.state_terminal(l.state)
 `
 
-type UnclaimedParkParams struct {
-	Agents   []string
-	Limits   []int64
-	Texts    []string
-	ParkFors []int64
-	Lanes    []int16
-	Batch    int32
+type UnclaimedTakeParams struct {
+	Agents []string
+	Limits []int64
+	Lanes  []int16
+	Batch  int32
 }
 
-type UnclaimedParkRow struct {
-	ID      pgtype.UUID
-	HasPush bool
+type UnclaimedTakeRow struct {
+	ID    pgtype.UUID
+	Agent string
 }
 
-// UnclaimedPark parks up to batch tasks of agents that have waited for a worker for longer than the limit of the agent,
-// and deletes their rows in the queue. It waits for no lock.
-func (q *Queries) UnclaimedPark(ctx context.Context, arg UnclaimedParkParams) ([]UnclaimedParkRow, error) {
-	rows, err := q.db.Query(ctx, unclaimedPark,
+// UnclaimedTake takes up to batch tasks of agents that have waited for a worker for longer than the limit of the agent
+// out of the queue, and locks and returns them. It waits for no lock.
+func (q *Queries) UnclaimedTake(ctx context.Context, arg UnclaimedTakeParams) ([]UnclaimedTakeRow, error) {
+	rows, err := q.db.Query(ctx, unclaimedTake,
 		arg.Agents,
 		arg.Limits,
-		arg.Texts,
-		arg.ParkFors,
 		arg.Lanes,
 		arg.Batch,
 	)
@@ -237,10 +164,10 @@ func (q *Queries) UnclaimedPark(ctx context.Context, arg UnclaimedParkParams) ([
 		return nil, err
 	}
 	defer rows.Close()
-	var items []UnclaimedParkRow
+	var items []UnclaimedTakeRow
 	for rows.Next() {
-		var i UnclaimedParkRow
-		if err := rows.Scan(&i.ID, &i.HasPush); err != nil {
+		var i UnclaimedTakeRow
+		if err := rows.Scan(&i.ID, &i.Agent); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

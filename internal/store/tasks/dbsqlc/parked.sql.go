@@ -88,7 +88,7 @@ func (q *Queries) ParkedAnchor(ctx context.Context) error {
 	return err
 }
 
-const parkedExpire = `-- name: ParkedExpire :many
+const parkedOverdue = `-- name: ParkedOverdue :many
 WITH due AS (
   SELECT p.task_id, p.epoch, p.reason
   FROM a2a.task_parked p
@@ -103,7 +103,7 @@ WITH due AS (
   LEFT JOIN a2a.tasks t ON t.id = ANY (ARRAY[d.task_id])
   WHERE t.lease_epoch IS DISTINCT FROM d.epoch
 ), locked AS (
-  SELECT t.id, d.reason, clock_timestamp() AS now
+  SELECT t.id, d.reason
   FROM a2a.tasks t
   JOIN due d ON d.task_id = t.id AND d.epoch = t.lease_epoch
   WHERE t.id = ANY (ARRAY(SELECT d.task_id FROM due d)) AND t.ready_at IS NULL AND NOT a2a.state_terminal(t.state)
@@ -113,69 +113,28 @@ WITH due AS (
   DELETE FROM a2a.task_parked p
   USING (SELECT k.id FROM locked k UNION ALL SELECT s.task_id FROM stale s) x
   WHERE p.task_id = ANY (ARRAY[x.id])
-), task AS (
-  UPDATE a2a.tasks t
-  SET lease_epoch = t.lease_epoch + 1,
-    state = a2a.state_failed(),
-    last_seq = t.last_seq + 1,
-    last_message_seq = t.last_message_seq + 1,
-    last_at = greatest(k.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(k.now, t.last_at)),
-    status_message_seq = t.last_message_seq + 1,
-    folded = t.has_artifacts
-      AND t.last_seq >= $2::bigint
-      AND t.last_seq < $3::bigint
-      AND t.bytes <= $4::bigint
-  FROM locked k
-  WHERE t.id = ANY (ARRAY[k.id])
-  RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.folded, t.has_push, k.reason
-), status AS (
-  SELECT t.id, t.last_message_seq, t.last_seq, t.last_at, json_build_object('messageId', gen_random_uuid(), 'parts',
-    json_build_array(json_build_object('text', 'parked for too long: ' || t.reason))) AS message
-  FROM task t
-), message AS (
-  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
-  FROM status s
-), event AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT s.id, s.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_failed(), a2a.source_server(), s.last_at,
-    json_build_object('message', s.message)
-  FROM status s
 )
-SELECT t.id, t.folded, t.has_push
-FROM task t
+SELECT k.id, k.reason
+FROM locked k
 `
 
-type ParkedExpireParams struct {
-	Batch          int32
-	FoldEvents     int64
-	FoldMostEvents int64
-	FoldMostBytes  int64
+type ParkedOverdueRow struct {
+	ID     pgtype.UUID
+	Reason string
 }
 
-type ParkedExpireRow struct {
-	ID      pgtype.UUID
-	Folded  bool
-	HasPush bool
-}
-
-// ParkedExpire fails at most batch tasks that have been parked for as long as they may. It waits for no lock.
-func (q *Queries) ParkedExpire(ctx context.Context, arg ParkedExpireParams) ([]ParkedExpireRow, error) {
-	rows, err := q.db.Query(ctx, parkedExpire,
-		arg.Batch,
-		arg.FoldEvents,
-		arg.FoldMostEvents,
-		arg.FoldMostBytes,
-	)
+// ParkedOverdue takes at most batch tasks that have been parked for as long as they may out of the parked ones, and
+// locks and returns them. It waits for no lock.
+func (q *Queries) ParkedOverdue(ctx context.Context, batch int32) ([]ParkedOverdueRow, error) {
+	rows, err := q.db.Query(ctx, parkedOverdue, batch)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ParkedExpireRow
+	var items []ParkedOverdueRow
 	for rows.Next() {
-		var i ParkedExpireRow
-		if err := rows.Scan(&i.ID, &i.Folded, &i.HasPush); err != nil {
+		var i ParkedOverdueRow
+		if err := rows.Scan(&i.ID, &i.Reason); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -25,7 +25,8 @@ WITH n AS MATERIALIZED (
   ) s
 )
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch, s.child_id
+  s.epoch, s.child_id,
+  coalesce(s.artifact_id, '')::text AS artifact_id, coalesce(s.artifact_after, 0)::bigint AS artifact_after
 FROM a2a.task_steps s
 WHERE s.task_id = $1
   AND s.seq > $2::int
@@ -44,19 +45,21 @@ type StepsAfterParams struct {
 }
 
 type StepsAfterRow struct {
-	Seq       int32
-	Key       string
-	Kind      int16
-	Name      string
-	Input     []byte
-	Result    []byte
-	Error     []byte
-	Attempts  int32
-	NextAt    pgtype.Timestamptz
-	StartedAt pgtype.Timestamptz
-	EndedAt   pgtype.Timestamptz
-	Epoch     int64
-	ChildID   pgtype.UUID
+	Seq           int32
+	Key           string
+	Kind          int16
+	Name          string
+	Input         []byte
+	Result        []byte
+	Error         []byte
+	Attempts      int32
+	NextAt        pgtype.Timestamptz
+	StartedAt     pgtype.Timestamptz
+	EndedAt       pgtype.Timestamptz
+	Epoch         int64
+	ChildID       pgtype.UUID
+	ArtifactID    string
+	ArtifactAfter int64
 }
 
 // StepsAfter reads recorded steps of a task, in order: the next one, and as many more as do not exceed bytes together,
@@ -89,6 +92,8 @@ func (q *Queries) StepsAfter(ctx context.Context, arg StepsAfterParams) ([]Steps
 			&i.EndedAt,
 			&i.Epoch,
 			&i.ChildID,
+			&i.ArtifactID,
+			&i.ArtifactAfter,
 		); err != nil {
 			return nil, err
 		}
@@ -117,7 +122,8 @@ WITH batch AS (
     unnest($16::json[]) AS result, unnest($17::json[]) AS error,
     unnest($18::int[]) AS attempts, unnest($19::timestamptz[]) AS next_at,
     unnest($20::timestamptz[]) AS started_at, unnest($21::timestamptz[]) AS ended_at,
-    unnest($22::uuid[]) AS child_id, unnest($23::smallint[]) AS on_parent_end
+    unnest($22::uuid[]) AS child_id, unnest($23::smallint[]) AS on_parent_end,
+    unnest($24::text[]) AS artifact_id, unnest($25::bigint[]) AS artifact_after
 ), task AS (
   UPDATE a2a.tasks t
   SET steps = t.steps + b.steps, step_bytes = t.step_bytes + b.step_bytes
@@ -132,12 +138,15 @@ WITH batch AS (
 ), added AS (
   INSERT INTO a2a.task_steps (
     task_id, seq, key, kind, name, input, result, error, attempts, next_at, started_at, ended_at, epoch, worker,
-    child_id, on_parent_end)
+    child_id, on_parent_end, artifact_id, artifact_after)
   SELECT b.id, s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, greatest(s.attempts, 1), s.next_at,
     s.started_at,
-    -- A step that is final has ended, even if the agent does not say when.
-    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END,
-    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0)
+    -- A step that is final has ended, even if the agent does not say when. One that has only begun names its artifact.
+    CASE WHEN s.kind = a2a.step_work() AND s.next_at IS NULL
+        AND NOT (coalesce(s.artifact_id, '') <> '' AND s.result IS NULL AND s.error IS NULL)
+      THEN coalesce(s.ended_at, clock_timestamp()) END,
+    b.epoch, b.worker, s.child_id, nullif(s.on_parent_end, 0),
+    nullif(s.artifact_id, ''), CASE WHEN s.artifact_id <> '' THEN s.artifact_after END
   FROM step s
   JOIN batch b ON b.pos = s.pos
   WHERE b.counted OR b.pos IN (SELECT t.pos FROM task t)
@@ -147,29 +156,31 @@ FROM task t
 `
 
 type StepsAppendParams struct {
-	Numbers      []int32
-	TaskIds      []pgtype.UUID
-	Epochs       []int64
-	Workers      []string
-	Afters       []int64
-	StepCounts   []int32
-	StepAfters   []int32
-	StepSizes    []int64
-	Counted      []bool
-	Positions    []int32
-	Seqs         []int32
-	Keys         []string
-	Kinds        []int16
-	Names        []string
-	Inputs       [][]byte
-	Results      [][]byte
-	Errors       [][]byte
-	Attempts     []int32
-	NextAts      []pgtype.Timestamptz
-	StartedAts   []pgtype.Timestamptz
-	EndedAts     []pgtype.Timestamptz
-	ChildIds     []pgtype.UUID
-	OnParentEnds []int16
+	Numbers        []int32
+	TaskIds        []pgtype.UUID
+	Epochs         []int64
+	Workers        []string
+	Afters         []int64
+	StepCounts     []int32
+	StepAfters     []int32
+	StepSizes      []int64
+	Counted        []bool
+	Positions      []int32
+	Seqs           []int32
+	Keys           []string
+	Kinds          []int16
+	Names          []string
+	Inputs         [][]byte
+	Results        [][]byte
+	Errors         [][]byte
+	Attempts       []int32
+	NextAts        []pgtype.Timestamptz
+	StartedAts     []pgtype.Timestamptz
+	EndedAts       []pgtype.Timestamptz
+	ChildIds       []pgtype.UUID
+	OnParentEnds   []int16
+	ArtifactIds    []string
+	ArtifactAfters []int64
 }
 
 type StepsAppendRow struct {
@@ -209,6 +220,8 @@ func (q *Queries) StepsAppend(ctx context.Context, arg StepsAppendParams) ([]Ste
 		arg.EndedAts,
 		arg.ChildIds,
 		arg.OnParentEnds,
+		arg.ArtifactIds,
+		arg.ArtifactAfters,
 	)
 	if err != nil {
 		return nil, err
@@ -237,25 +250,28 @@ func (q *Queries) StepsAppend(ctx context.Context, arg StepsAppendParams) ([]Ste
 
 const stepsKeyed = `-- name: StepsKeyed :many
 SELECT s.seq, s.key, s.kind, s.name, s.input, s.result, s.error, s.attempts, s.next_at, s.started_at, s.ended_at,
-  s.epoch, s.child_id
+  s.epoch, s.child_id,
+  coalesce(s.artifact_id, '')::text AS artifact_id, coalesce(s.artifact_after, 0)::bigint AS artifact_after
 FROM a2a.task_steps s
 WHERE s.task_id = $1 AND s.key COLLATE "C" = ANY ($2::text[])
 `
 
 type StepsKeyedRow struct {
-	Seq       int32
-	Key       string
-	Kind      int16
-	Name      string
-	Input     []byte
-	Result    []byte
-	Error     []byte
-	Attempts  int32
-	NextAt    pgtype.Timestamptz
-	StartedAt pgtype.Timestamptz
-	EndedAt   pgtype.Timestamptz
-	Epoch     int64
-	ChildID   pgtype.UUID
+	Seq           int32
+	Key           string
+	Kind          int16
+	Name          string
+	Input         []byte
+	Result        []byte
+	Error         []byte
+	Attempts      int32
+	NextAt        pgtype.Timestamptz
+	StartedAt     pgtype.Timestamptz
+	EndedAt       pgtype.Timestamptz
+	Epoch         int64
+	ChildID       pgtype.UUID
+	ArtifactID    string
+	ArtifactAfter int64
 }
 
 // StepsKeyed reads the steps of a task that have one of the keys.
@@ -282,6 +298,8 @@ func (q *Queries) StepsKeyed(ctx context.Context, taskID pgtype.UUID, keys []str
 			&i.EndedAt,
 			&i.Epoch,
 			&i.ChildID,
+			&i.ArtifactID,
+			&i.ArtifactAfter,
 		); err != nil {
 			return nil, err
 		}
@@ -304,8 +322,9 @@ WITH step AS (
 UPDATE a2a.task_steps o
 SET result = s.result, error = s.error, attempts = s.attempts, next_at = s.next_at, epoch = s.epoch,
   worker = s.worker,
-  -- A step that is final has ended, even if the agent does not say when.
-  ended_at = CASE WHEN s.next_at IS NULL THEN coalesce(s.ended_at, clock_timestamp()) END
+  ended_at = CASE WHEN s.next_at IS NULL
+      AND NOT (o.artifact_id IS NOT NULL AND s.result IS NULL AND s.error IS NULL)
+    THEN coalesce(s.ended_at, clock_timestamp()) END
 FROM step s
 WHERE o.task_id = ANY (ARRAY[s.task_id]) AND o.seq = ANY (ARRAY[s.seq]) AND o.key = s.key AND o.ended_at IS NULL
 `
@@ -323,8 +342,8 @@ type StepsRepeatParams struct {
 	EndedAts []pgtype.Timestamptz
 }
 
-// StepsRepeat records steps again that failed and were tried again. StepsAppend has written their batches in the same
-// transaction, and so has locked their tasks.
+// StepsRepeat records steps again that have begun, or that failed and were tried again. StepsAppend has written their
+// batches in the same transaction, and so has locked their tasks.
 func (q *Queries) StepsRepeat(ctx context.Context, arg StepsRepeatParams) error {
 	_, err := q.db.Exec(ctx, stepsRepeat,
 		arg.TaskIds,

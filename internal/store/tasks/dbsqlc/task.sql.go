@@ -315,131 +315,6 @@ func (q *Queries) TaskSizes(ctx context.Context, arg TaskSizesParams) ([]TaskSiz
 	return items, nil
 }
 
-const taskSnapshotAt = `-- name: TaskSnapshotAt :many
-WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid,
-    t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
-  FROM a2a.tasks t, a2a.task_events e
-  WHERE t.id = $1::uuid AND e.task_id = $1 AND e.seq = $2::bigint
-), s AS (
-  SELECT e.seq, e.state, e.committed_at
-  FROM a2a.task_events e
-  WHERE e.task_id = $1 AND e.seq <= $2 AND e.kind = a2a.kind_status()
-  ORDER BY e.seq DESC
-  LIMIT 1
-), m AS (
-  -- A client's message that came without an event shows from the next event on.
-  SELECT m.seq, m.message_id, m.role, m.body, m.role = a2a.role_agent() AND m.at_seq = s.seq AS of_status,
-    max(m.seq) OVER () AS newest
-  FROM a2a.messages m, s
-  WHERE m.task_id = $1 AND m.at_seq <= $2
-)
-SELECT t.id AS task_id, 0::smallint AS part, $2::bigint AS seq,
-  coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
-  coalesce(s.state, 0)::smallint AS state, s.committed_at AS at, t.event_uid AS uid,
-  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts,
-  (t.reply = a2a.reply_message() AND s.state = a2a.state_completed())::boolean AS replied, t.cost::bigint AS cost
-FROM t, s
-UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
-FROM t, m
-WHERE (m.seq > m.newest - $3::bigint - 1 OR m.of_status)
-  AND ($4::bigint = 0 OR t.cost <= $4)
-UNION ALL
-SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false, 0
-FROM t
-JOIN a2a.artifacts a ON a.task_id = t.id
-WHERE $5::boolean
-  AND a.task_id = $1
-  AND t.first_seq > 1 -- older events were removed: only the folded artifacts have what they said
-  AND ($4::bigint = 0 OR t.cost <= $4)
-UNION ALL
-SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false, 0
-FROM t
-JOIN a2a.artifact_parts p ON p.task_id = t.id
-WHERE $5
-  AND p.task_id = $1
-  AND t.first_seq > 1
-  AND ($4::bigint = 0 OR t.cost <= $4)
-UNION ALL
-SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false, 0
-FROM a2a.task_events e
-WHERE $5
-  AND EXISTS (SELECT FROM t WHERE ($4::bigint = 0 OR t.cost <= $4))
-  AND e.task_id = $1
-  AND e.seq <= $2
-  AND e.artifact_id IS NOT NULL
-`
-
-type TaskSnapshotAtParams struct {
-	ID        pgtype.UUID
-	Seq       int64
-	History   int64
-	Most      int64
-	Artifacts bool
-}
-
-type TaskSnapshotAtRow struct {
-	TaskID    pgtype.UUID
-	Part      int16
-	Seq       int64
-	Idx       int64
-	Name      string
-	State     int16
-	At        pgtype.Timestamptz
-	Uid       pgtype.UUID
-	Agent     string
-	CreatedAt pgtype.Timestamptz
-	Body      []byte
-	Parts     []byte
-	Replied   bool
-	Cost      int64
-}
-
-// TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of TaskSnapshots; most is as
-// there. It reads nothing that a later event changes, so its answer is always the same. The caller has checked that the
-// client may see the task.
-func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) ([]TaskSnapshotAtRow, error) {
-	rows, err := q.db.Query(ctx, taskSnapshotAt,
-		arg.ID,
-		arg.Seq,
-		arg.History,
-		arg.Most,
-		arg.Artifacts,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TaskSnapshotAtRow
-	for rows.Next() {
-		var i TaskSnapshotAtRow
-		if err := rows.Scan(
-			&i.TaskID,
-			&i.Part,
-			&i.Seq,
-			&i.Idx,
-			&i.Name,
-			&i.State,
-			&i.At,
-			&i.Uid,
-			&i.Agent,
-			&i.CreatedAt,
-			&i.Body,
-			&i.Parts,
-			&i.Replied,
-			&i.Cost,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
   -- 512 stands for what a row takes besides its payload.
@@ -530,6 +405,134 @@ func (q *Queries) TaskSnapshots(ctx context.Context, arg TaskSnapshotsParams) ([
 	var items []TaskSnapshotsRow
 	for rows.Next() {
 		var i TaskSnapshotsRow
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.Part,
+			&i.Seq,
+			&i.Idx,
+			&i.Name,
+			&i.State,
+			&i.At,
+			&i.Uid,
+			&i.Agent,
+			&i.CreatedAt,
+			&i.Body,
+			&i.Parts,
+			&i.Replied,
+			&i.Cost,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tasksSnapshotAt = `-- name: TasksSnapshotAt :many
+WITH n AS (
+  SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS seq
+), t AS MATERIALIZED (
+  SELECT t.id, n.seq, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid,
+    t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost,
+    s.seq AS status_seq, s.state, s.committed_at AS status_at
+  FROM n
+  JOIN a2a.tasks t ON t.id = ANY (ARRAY[n.id])
+  JOIN a2a.task_events e ON e.task_id = ANY (ARRAY[n.id]) AND e.seq = ANY (ARRAY[n.seq]),
+  LATERAL (
+    SELECT x.seq, x.state, x.committed_at
+    FROM a2a.task_events x
+    WHERE x.task_id = n.id AND x.seq <= n.seq AND x.kind = a2a.kind_status()
+    ORDER BY x.seq DESC
+    LIMIT 1
+  ) s
+), m AS MATERIALIZED (
+  -- A client's message that came without an event shows from the next event on.
+  SELECT t.id, m.seq, m.message_id, m.role, m.body, m.role = a2a.role_agent() AND m.at_seq = t.status_seq AS of_status,
+    max(m.seq) OVER (PARTITION BY t.id) AS newest, t.cost
+  FROM t
+  JOIN a2a.messages m ON m.task_id = ANY (ARRAY[t.id]) AND m.at_seq <= t.seq
+)
+SELECT t.id AS task_id, 0::smallint AS part, t.seq::bigint AS seq,
+  coalesce((SELECT m.seq FROM m WHERE m.id = t.id AND m.of_status), 0)::bigint AS idx, t.context_id AS name,
+  coalesce(t.state, 0)::smallint AS state, t.status_at AS at, t.event_uid AS uid,
+  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts,
+  (t.reply = a2a.reply_message() AND t.state = a2a.state_completed())::boolean AS replied, t.cost::bigint AS cost
+FROM t
+UNION ALL
+SELECT m.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
+FROM m
+WHERE (m.seq > m.newest - $3::bigint - 1 OR m.of_status)
+  AND ($4::bigint = 0 OR m.cost <= $4)
+UNION ALL
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false, 0
+FROM t
+JOIN a2a.artifacts a ON a.task_id = ANY (ARRAY[t.id])
+WHERE $5::boolean
+  AND t.first_seq > 1 -- older events were removed: only the folded artifacts have what they said
+  AND ($4::bigint = 0 OR t.cost <= $4)
+UNION ALL
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false, 0
+FROM t
+JOIN a2a.artifact_parts p ON p.task_id = ANY (ARRAY[t.id])
+WHERE $5
+  AND t.first_seq > 1
+  AND ($4::bigint = 0 OR t.cost <= $4)
+UNION ALL
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false, 0
+FROM t
+JOIN a2a.task_events e ON e.task_id = ANY (ARRAY[t.id])
+WHERE $5
+  AND e.seq <= t.seq
+  AND e.artifact_id IS NOT NULL
+  AND ($4::bigint = 0 OR t.cost <= $4)
+`
+
+type TasksSnapshotAtParams struct {
+	Ids       []pgtype.UUID
+	Seqs      []int64
+	History   int64
+	Most      int64
+	Artifacts bool
+}
+
+type TasksSnapshotAtRow struct {
+	TaskID    pgtype.UUID
+	Part      int16
+	Seq       int64
+	Idx       int64
+	Name      string
+	State     int16
+	At        pgtype.Timestamptz
+	Uid       pgtype.UUID
+	Agent     string
+	CreatedAt pgtype.Timestamptz
+	Body      []byte
+	Parts     []byte
+	Replied   bool
+	Cost      int64
+}
+
+// TasksSnapshotAt reads different tasks, each as it was when its event seq was the newest one, in the rows of
+// TaskSnapshots. A task that may take more than most bytes (0: no limit) gives only its part 0. It reads nothing that a
+// later event changes, so its answer is always the same. The caller has checked that the client may see the tasks.
+func (q *Queries) TasksSnapshotAt(ctx context.Context, arg TasksSnapshotAtParams) ([]TasksSnapshotAtRow, error) {
+	rows, err := q.db.Query(ctx, tasksSnapshotAt,
+		arg.Ids,
+		arg.Seqs,
+		arg.History,
+		arg.Most,
+		arg.Artifacts,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TasksSnapshotAtRow
+	for rows.Next() {
+		var i TasksSnapshotAtRow
 		if err := rows.Scan(
 			&i.TaskID,
 			&i.Part,

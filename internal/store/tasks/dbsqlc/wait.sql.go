@@ -69,13 +69,15 @@ func (q *Queries) SignalAdd(ctx context.Context, arg SignalAddParams) (SignalAdd
 }
 
 const signalTask = `-- name: SignalTask :one
-SELECT t.agent, t.state, (SELECT count(*) FROM a2a.task_signals s WHERE s.task_id = $1) AS signals
+SELECT t.tenant, t.owner, t.agent, t.state, (SELECT count(*) FROM a2a.task_signals s WHERE s.task_id = $1) AS signals
 FROM a2a.tasks t
 WHERE t.id = $1::uuid
 FOR UPDATE
 `
 
 type SignalTaskRow struct {
+	Tenant  string
+	Owner   string
 	Agent   string
 	State   int16
 	Signals int64
@@ -85,7 +87,13 @@ type SignalTaskRow struct {
 func (q *Queries) SignalTask(ctx context.Context, id pgtype.UUID) (SignalTaskRow, error) {
 	row := q.db.QueryRow(ctx, signalTask, id)
 	var i SignalTaskRow
-	err := row.Scan(&i.Agent, &i.State, &i.Signals)
+	err := row.Scan(
+		&i.Tenant,
+		&i.Owner,
+		&i.Agent,
+		&i.State,
+		&i.Signals,
+	)
 	return i, err
 }
 
@@ -96,18 +104,26 @@ WITH ended AS (
   RETURNING w.task_id, w.step
 ), step AS (
   UPDATE a2a.task_steps s
-  SET ended_at = clock_timestamp(), result = '{"by":"message"}'::json
+  SET ended_at = clock_timestamp(),
+    result = json_build_object('by', 'message', 'messageId', $3::text)
   FROM ended e
   WHERE s.task_id = ANY (ARRAY[e.task_id]) AND s.seq = e.step AND s.ended_at IS NULL
 ), due AS (
   UPDATE a2a.task_waits w
-  SET due_at = clock_timestamp(), set_at = clock_timestamp(), result = '{"by":"message"}'::json
+  SET due_at = clock_timestamp(), set_at = clock_timestamp(),
+    result = json_build_object('by', 'message', 'messageId', $3::text)
   WHERE w.task_id = $1 AND NOT $2 AND w.on_message AND w.result IS NULL
     AND w.due_at > clock_timestamp()
   RETURNING w.task_id
 )
 SELECT EXISTS (SELECT FROM ended) AS ended, EXISTS (SELECT FROM due) AS due
 `
+
+type WaitAnswerParams struct {
+	TaskID    pgtype.UUID
+	Resubmit  bool
+	MessageID string
+}
 
 type WaitAnswerRow struct {
 	Ended bool
@@ -117,8 +133,8 @@ type WaitAnswerRow struct {
 // WaitAnswer tells the wait of a task that the transaction has locked about a message of the client. If the message
 // puts the task back into the queue, the wait is over; otherwise it is due if it is for a message. It returns whether
 // a wait is over, and whether one is due.
-func (q *Queries) WaitAnswer(ctx context.Context, taskID pgtype.UUID, resubmit bool) (WaitAnswerRow, error) {
-	row := q.db.QueryRow(ctx, waitAnswer, taskID, resubmit)
+func (q *Queries) WaitAnswer(ctx context.Context, arg WaitAnswerParams) (WaitAnswerRow, error) {
+	row := q.db.QueryRow(ctx, waitAnswer, arg.TaskID, arg.Resubmit, arg.MessageID)
 	var i WaitAnswerRow
 	err := row.Scan(&i.Ended, &i.Due)
 	return i, err
@@ -152,7 +168,12 @@ WITH task AS (
     (SELECT s.result FROM signal s),
     CASE
       WHEN $6::boolean AND t.last_user_seq > $7::bigint
-        THEN '{"by":"message"}'::json
+        THEN json_build_object('by', 'message', 'messageId', (
+          SELECT m.message_id
+          FROM a2a.messages m
+          WHERE m.task_id = t.id AND m.seq > $7 AND m.role = a2a.role_user()
+          ORDER BY m.seq
+          LIMIT 1))
       WHEN c.calls > 0 AND c.pending <= 0 THEN '{"by":"tasks"}'::json END) AS result, c.pending
   FROM task t, calls c
 ), wait AS (
@@ -239,13 +260,26 @@ func (q *Queries) WaitExpects(ctx context.Context, taskID pgtype.UUID) ([]byte, 
 
 const waitSkip = `-- name: WaitSkip :exec
 UPDATE a2a.task_steps s
-SET ended_at = clock_timestamp(), result = '{"by":"message"}'::json
-WHERE s.task_id = $1 AND s.seq = $2 AND s.ended_at IS NULL
+SET ended_at = clock_timestamp(),
+  result = json_build_object('by', 'message', 'messageId', (
+    -- The first message that the run has not seen.
+    SELECT m.message_id
+    FROM a2a.messages m
+    WHERE m.task_id = $1 AND m.seq > $2::bigint AND m.role = a2a.role_user()
+    ORDER BY m.seq
+    LIMIT 1))
+WHERE s.task_id = $1 AND s.seq = $3 AND s.ended_at IS NULL
 `
 
+type WaitSkipParams struct {
+	TaskID  pgtype.UUID
+	Through int64
+	Step    int32
+}
+
 // WaitSkip records that a wait was over before it began, because the client had sent its answer.
-func (q *Queries) WaitSkip(ctx context.Context, taskID pgtype.UUID, step int32) error {
-	_, err := q.db.Exec(ctx, waitSkip, taskID, step)
+func (q *Queries) WaitSkip(ctx context.Context, arg WaitSkipParams) error {
+	_, err := q.db.Exec(ctx, waitSkip, arg.TaskID, arg.Through, arg.Step)
 	return err
 }
 
@@ -340,108 +374,6 @@ func (q *Queries) WaitsEnd(ctx context.Context, batch int32) ([]WaitsEndRow, err
 	return items, nil
 }
 
-const waitsFail = `-- name: WaitsFail :many
-WITH due AS (
-  SELECT w.task_id
-  FROM a2a.task_waits w
-  WHERE w.deadline_at <= (SELECT clock_timestamp())
-  ORDER BY w.deadline_at
-  LIMIT $1::int
-), locked AS (
-  SELECT t.id, t.lease_epoch, t.state
-  FROM a2a.tasks t
-  WHERE t.id = ANY (ARRAY(SELECT d.task_id FROM due d))
-  ORDER BY t.id
-  FOR UPDATE SKIP LOCKED
-), ended AS (
-  DELETE FROM a2a.task_waits w
-  USING locked k
-  WHERE w.task_id = ANY (ARRAY[k.id])
-    -- Not the predicate of the partial index: the planner would walk over it, not look up the task.
-    AND coalesce(w.deadline_at, 'infinity') <= clock_timestamp()
-  RETURNING w.task_id, w.epoch, clock_timestamp() AS now
-), task AS (
-  UPDATE a2a.tasks t
-  SET state = a2a.state_failed(),
-    last_seq = t.last_seq + 1,
-    last_message_seq = t.last_message_seq + 1,
-    last_at = greatest(e.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(e.now, t.last_at)),
-    status_message_seq = t.last_message_seq + 1,
-    deadline_at = NULL,
-    folded = t.has_artifacts
-      AND t.last_seq >= $2::bigint
-      AND t.last_seq < $3::bigint
-      AND t.bytes <= $4::bigint
-  FROM ended e
-  WHERE t.id = ANY (ARRAY[e.task_id]) AND t.lease_epoch = e.epoch AND NOT a2a.state_terminal(t.state)
-  RETURNING t.id, t.agent, t.last_seq, t.last_message_seq, t.last_at, t.folded, t.has_push
-), status AS (
-  SELECT t.id, t.last_message_seq, t.last_seq, t.last_at,
-    json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object(
-      'text', $5::text))) AS message
-  FROM task t
-), message AS (
-  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT s.id, s.last_message_seq, s.last_seq, s.message->>'messageId', a2a.role_agent(), s.message
-  FROM status s
-), event AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT s.id, s.last_seq, gen_random_uuid(), a2a.kind_status(), a2a.state_failed(), a2a.source_server(), s.last_at,
-    json_build_object('message', s.message)
-  FROM status s
-)
-SELECT t.id, t.agent, t.folded, t.has_push
-FROM task t
-`
-
-type WaitsFailParams struct {
-	Batch          int32
-	FoldEvents     int64
-	FoldMostEvents int64
-	FoldMostBytes  int64
-	Reason         string
-}
-
-type WaitsFailRow struct {
-	ID      pgtype.UUID
-	Agent   string
-	Folded  bool
-	HasPush bool
-}
-
-// WaitsFail fails tasks whose deadline has passed while they waited, at most batch of them. It waits for no lock.
-func (q *Queries) WaitsFail(ctx context.Context, arg WaitsFailParams) ([]WaitsFailRow, error) {
-	rows, err := q.db.Query(ctx, waitsFail,
-		arg.Batch,
-		arg.FoldEvents,
-		arg.FoldMostEvents,
-		arg.FoldMostBytes,
-		arg.Reason,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitsFailRow
-	for rows.Next() {
-		var i WaitsFailRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Agent,
-			&i.Folded,
-			&i.HasPush,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const waitsNext = `-- name: WaitsNext :one
 SELECT CASE WHEN n.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM n.at - clock_timestamp()) * 1000, 0) END::bigint
   AS due_in_ms
@@ -458,4 +390,58 @@ func (q *Queries) WaitsNext(ctx context.Context) (int64, error) {
 	var due_in_ms int64
 	err := row.Scan(&due_in_ms)
 	return due_in_ms, err
+}
+
+const waitsOverdue = `-- name: WaitsOverdue :many
+WITH due AS (
+  SELECT w.task_id
+  FROM a2a.task_waits w
+  WHERE w.deadline_at <= (SELECT clock_timestamp())
+  ORDER BY w.deadline_at
+  LIMIT $1::int
+), locked AS (
+  SELECT t.id, t.agent, t.lease_epoch, t.state
+  FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT d.task_id FROM due d))
+  ORDER BY t.id
+  FOR UPDATE SKIP LOCKED
+), ended AS (
+  DELETE FROM a2a.task_waits w
+  USING locked k
+  WHERE w.task_id = ANY (ARRAY[k.id])
+    -- Not the predicate of the partial index: the planner would walk over it, not look up the task.
+    AND coalesce(w.deadline_at, 'infinity') <= clock_timestamp()
+  RETURNING w.task_id, w.epoch
+)
+SELECT k.id, k.agent
+FROM ended e
+JOIN locked k ON k.id = e.task_id AND k.lease_epoch = e.epoch
+WHERE NOT a2a.state_terminal(k.state)
+`
+
+type WaitsOverdueRow struct {
+	ID    pgtype.UUID
+	Agent string
+}
+
+// WaitsOverdue removes the waits of tasks whose deadline has passed, at most batch of them, and locks and returns the
+// tasks. It waits for no lock.
+func (q *Queries) WaitsOverdue(ctx context.Context, batch int32) ([]WaitsOverdueRow, error) {
+	rows, err := q.db.Query(ctx, waitsOverdue, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitsOverdueRow
+	for rows.Next() {
+		var i WaitsOverdueRow
+		if err := rows.Scan(&i.ID, &i.Agent); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

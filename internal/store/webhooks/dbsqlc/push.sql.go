@@ -325,6 +325,85 @@ func (q *Queries) PushDelivered(ctx context.Context, arg PushDeliveredParams) (b
 	return more, err
 }
 
+const pushDestinations = `-- name: PushDestinations :many
+SELECT p.tenant, p.origin, count(*) FILTER (WHERE p.state = 'active') AS active,
+  count(*) FILTER (WHERE p.state = 'dead') AS dead, count(*) FILTER (WHERE p.state = 'disabled') AS disabled,
+  coalesce(sum(p.head_seq - p.cursor_seq) FILTER (WHERE p.state = 'active'), 0)::bigint AS backlog,
+  -- A webhook whose attempt is in progress, or that is parked, has a time of its own, too.
+  (min(p.next_attempt_at) FILTER (WHERE p.state = 'active' AND p.cursor_seq < p.head_seq))::timestamptz AS next_at,
+  coalesce(d.fails, 0)::int AS fails, d.open_until, d.disabled_at, coalesce(d.last_error, '')::text AS last_error
+FROM a2a.push_configs p
+LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
+WHERE p.deleted_at IS NULL
+  AND ($1::text = '' OR p.tenant = $1)
+  AND ($2::text = '' OR p.origin = $2)
+  AND (p.tenant, p.origin) > ($3::text, $4::text)
+GROUP BY p.tenant, p.origin, d.fails, d.open_until, d.disabled_at, d.last_error
+ORDER BY p.tenant, p.origin
+LIMIT $5::int
+`
+
+type PushDestinationsParams struct {
+	Tenant      string
+	Origin      string
+	AfterTenant string
+	AfterOrigin string
+	Max         int32
+}
+
+type PushDestinationsRow struct {
+	Tenant     string
+	Origin     string
+	Active     int64
+	Dead       int64
+	Disabled   int64
+	Backlog    int64
+	NextAt     pgtype.Timestamptz
+	Fails      int32
+	OpenUntil  pgtype.Timestamptz
+	DisabledAt pgtype.Timestamptz
+	LastError  string
+}
+
+// PushDestinations reads webhooks by destination, for the operator. Empty filters select all.
+func (q *Queries) PushDestinations(ctx context.Context, arg PushDestinationsParams) ([]PushDestinationsRow, error) {
+	rows, err := q.db.Query(ctx, pushDestinations,
+		arg.Tenant,
+		arg.Origin,
+		arg.AfterTenant,
+		arg.AfterOrigin,
+		arg.Max,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PushDestinationsRow
+	for rows.Next() {
+		var i PushDestinationsRow
+		if err := rows.Scan(
+			&i.Tenant,
+			&i.Origin,
+			&i.Active,
+			&i.Dead,
+			&i.Disabled,
+			&i.Backlog,
+			&i.NextAt,
+			&i.Fails,
+			&i.OpenUntil,
+			&i.DisabledAt,
+			&i.LastError,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pushFailed = `-- name: PushFailed :execrows
 UPDATE a2a.push_configs p
 SET attempt = p.attempt + 1, lease_until = NULL,
@@ -475,17 +554,19 @@ SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state
   p.next_attempt_at, p.created_at, p.deleted_at, d.open_until, d.disabled_at
 FROM a2a.push_configs p
 LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
-WHERE ($1::uuid IS NULL OR p.task_id = $1)
-  AND ($2::text = '' OR p.tenant = $2)
-  AND ($3::text = '' OR p.owner = $3)
-  AND ($4::text = '' OR p.origin = $4)
-  AND ($5::text = '' OR p.state = $5)
-  AND ($6::uuid IS NULL OR p.id < $6)
+WHERE ($1::uuid IS NULL OR p.id = $1)
+  AND ($2::uuid IS NULL OR p.task_id = $2)
+  AND ($3::text = '' OR p.tenant = $3)
+  AND ($4::text = '' OR p.owner = $4)
+  AND ($5::text = '' OR p.origin = $5)
+  AND ($6::text = '' OR p.state = $6)
+  AND ($7::uuid IS NULL OR p.id < $7)
 ORDER BY p.id DESC
-LIMIT $7::int
+LIMIT $8::int
 `
 
 type PushListParams struct {
+	ID     pgtype.UUID
 	TaskID pgtype.UUID
 	Tenant string
 	Owner  string
@@ -518,6 +599,7 @@ type PushListRow struct {
 // PushList reads webhooks for the operator, newest first. Empty filters select all.
 func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListRow, error) {
 	rows, err := q.db.Query(ctx, pushList,
+		arg.ID,
 		arg.TaskID,
 		arg.Tenant,
 		arg.Owner,
@@ -942,21 +1024,19 @@ WITH n AS (
   WHERE p.id = ANY ($1::uuid[])
 )
 UPDATE a2a.push_configs p
-SET target_seq = coalesce(p.target_seq, n.seq) -- a failed attempt is repeated with the target that it had
+SET target_seq = coalesce(p.target_seq, n.seq)
 FROM n
 WHERE p.id = ANY (ARRAY[n.id])
-RETURNING p.id, p.target_seq::bigint AS target_seq,
-  coalesce((SELECT t.traceparent FROM a2a.tasks t WHERE t.id = p.task_id), '')::text AS traceparent
+RETURNING p.id, p.target_seq::bigint AS target_seq
 `
 
 type PushTargetRow struct {
-	ID          pgtype.UUID
-	TargetSeq   int64
-	Traceparent string
+	ID        pgtype.UUID
+	TargetSeq int64
 }
 
-// PushTarget chooses up to which event claimed webhooks deliver next, and reads the trace that the request is a part
-// of. It runs after the claim in its transaction, so that it sees every event up to the heads.
+// PushTarget chooses up to which event claimed webhooks deliver next, if the claim saw none of their events. It runs
+// after the claim in its transaction, so that it sees every event up to the heads.
 func (q *Queries) PushTarget(ctx context.Context, ids []pgtype.UUID) ([]PushTargetRow, error) {
 	rows, err := q.db.Query(ctx, pushTarget, ids)
 	if err != nil {
@@ -966,7 +1046,163 @@ func (q *Queries) PushTarget(ctx context.Context, ids []pgtype.UUID) ([]PushTarg
 	var items []PushTargetRow
 	for rows.Next() {
 		var i PushTargetRow
-		if err := rows.Scan(&i.ID, &i.TargetSeq, &i.Traceparent); err != nil {
+		if err := rows.Scan(&i.ID, &i.TargetSeq); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const pushesDelivered = `-- name: PushesDelivered :many
+WITH n AS (
+  SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS epoch,
+    unnest($3::bigint[]) AS from_seq, unnest($4::bigint[]) AS seq,
+    unnest($5::boolean[]) AS terminal, unnest($6::int[]) AS attempt,
+    unnest($7::text[]) AS trigger, unnest($8::int[]) AS duration_ms,
+    unnest($9::text[]) AS remote_ip, unnest($10::int[]) AS status,
+    unnest($11::bytea[]) AS answer
+), held AS (
+  -- The conditions of the lease are tested again in the row that is locked.
+  SELECT c.id, n.terminal, n.from_seq, n.seq, n.attempt, n.trigger, n.duration_ms, n.remote_ip, n.status, n.answer
+  FROM n
+  JOIN a2a.push_configs c ON c.id = ANY (ARRAY[n.id])
+  WHERE c.lease_epoch = n.epoch
+    AND c.target_seq = n.seq
+    AND NOT EXISTS (
+      SELECT
+      FROM a2a.push_destinations d
+      WHERE d.tenant = ANY (ARRAY[c.tenant])
+        AND d.origin = ANY (ARRAY[c.origin])
+        AND (d.fails > 0 OR d.open_until IS NOT NULL))
+  FOR UPDATE OF c SKIP LOCKED
+), moved AS (
+  UPDATE a2a.push_configs p
+  SET cursor_seq = p.target_seq, target_seq = NULL, attempt = 0, lease_until = NULL, reason = NULL,
+    next_attempt_at = CASE WHEN p.target_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END,
+    state = CASE WHEN h.terminal AND p.target_seq = p.head_seq THEN 'done' ELSE p.state END
+  FROM held h
+  WHERE p.id = ANY (ARRAY[h.id])
+  RETURNING p.id, p.task_id, (p.cursor_seq < p.head_seq) AS more, h.from_seq, h.seq, h.attempt, h.trigger,
+    h.duration_ms, h.remote_ip, h.status, h.answer
+), tried AS (
+  INSERT INTO a2a.push_attempts (
+    push_id, task_id, from_seq, seq, outcome, attempt, trigger,
+    started_at, duration_ms, remote_ip,
+    status, answer)
+  SELECT m.id, m.task_id, m.from_seq, m.seq, 'delivered', m.attempt, m.trigger,
+    clock_timestamp() - make_interval(secs => m.duration_ms / 1000.0), m.duration_ms, nullif(m.remote_ip, ''),
+    nullif(m.status, 0), m.answer
+  FROM moved m
+)
+SELECT m.id, m.more::boolean AS more
+FROM moved m
+`
+
+type PushesDeliveredParams struct {
+	Ids         []pgtype.UUID
+	Epochs      []int64
+	FromSeqs    []int64
+	Seqs        []int64
+	Terminal    []bool
+	Attempts    []int32
+	Triggers    []string
+	DurationsMs []int32
+	RemoteIps   []string
+	Statuses    []int32
+	Answers     [][]byte
+}
+
+type PushesDeliveredRow struct {
+	ID   pgtype.UUID
+	More bool
+}
+
+// PushesDelivered records deliveries as PushDelivered, PushAttemptInsert and DestinationUp do, and returns the webhooks
+// that it recorded. It leaves out those whose destination had failed, because its breaker must then be closed. It waits
+// for no lock, because an append may lock several webhooks in any order: the caller records the others one by one.
+func (q *Queries) PushesDelivered(ctx context.Context, arg PushesDeliveredParams) ([]PushesDeliveredRow, error) {
+	rows, err := q.db.Query(ctx, pushesDelivered,
+		arg.Ids,
+		arg.Epochs,
+		arg.FromSeqs,
+		arg.Seqs,
+		arg.Terminal,
+		arg.Attempts,
+		arg.Triggers,
+		arg.DurationsMs,
+		arg.RemoteIps,
+		arg.Statuses,
+		arg.Answers,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PushesDeliveredRow
+	for rows.Next() {
+		var i PushesDeliveredRow
+		if err := rows.Scan(&i.ID, &i.More); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const pushesSince = `-- name: PushesSince :many
+SELECT p.id, e.after::bigint AS after
+FROM a2a.push_configs p
+JOIN a2a.task_events h ON h.task_id = p.task_id AND h.seq = p.head_seq AND h.committed_at >= $1
+CROSS JOIN LATERAL (
+  SELECT min(e.seq) - 1 AS after
+  FROM a2a.task_events e
+  WHERE e.task_id = p.task_id AND e.committed_at >= $1
+) e
+WHERE p.tenant = $2 AND p.origin = $3 AND p.deleted_at IS NULL
+  AND p.id > $4 AND p.head_seq > p.from_seq
+ORDER BY p.id
+LIMIT $5::int
+`
+
+type PushesSinceParams struct {
+	Since  pgtype.Timestamptz
+	Tenant string
+	Origin string
+	FromID pgtype.UUID
+	Max    int32
+}
+
+type PushesSinceRow struct {
+	ID    pgtype.UUID
+	After int64
+}
+
+// PushesSince reads the webhooks of a destination whose tasks have events since a time, for the operator. after is the
+// event before the first of them.
+// The newest event of most tasks is older, so that their logs are not read.
+func (q *Queries) PushesSince(ctx context.Context, arg PushesSinceParams) ([]PushesSinceRow, error) {
+	rows, err := q.db.Query(ctx, pushesSince,
+		arg.Since,
+		arg.Tenant,
+		arg.Origin,
+		arg.FromID,
+		arg.Max,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PushesSinceRow
+	for rows.Next() {
+		var i PushesSinceRow
+		if err := rows.Scan(&i.ID, &i.After); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

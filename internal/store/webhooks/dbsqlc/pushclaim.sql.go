@@ -17,9 +17,11 @@ WITH busy AS MATERIALIZED (
   FROM a2a.push_configs b
   WHERE b.lease_until > statement_timestamp()
   GROUP BY b.tenant, b.origin
+), origin AS (
+  SELECT unnest($2::text[]) AS origin, unnest($3::bigint[]) AS cap
 ), own AS (
   -- The number of each webhook in its destination, and how many the destination may take.
-  SELECT c.id, c.tenant, c.origin, c.next_attempt_at,
+  SELECT c.id, c.tenant, c.origin, c.next_attempt_at, o.cap,
     row_number() OVER (PARTITION BY c.tenant, c.origin ORDER BY c.next_attempt_at, c.id) AS rn,
     CASE
       WHEN d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp() THEN 0
@@ -27,22 +29,22 @@ WITH busy AS MATERIALIZED (
           AND EXISTS (SELECT FROM busy b WHERE b.tenant = c.tenant AND b.origin = c.origin)
         THEN 0
       WHEN d.open_until IS NOT NULL THEN 1
-      ELSE $2::bigint END AS room
+      ELSE o.cap END AS room
   FROM a2a.push_configs c
+  JOIN origin o ON o.origin = c.origin || '' -- an expression, so that no index by origin is used
   LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[c.tenant]) AND d.origin = ANY (ARRAY[c.origin])
-  WHERE c.id = ANY ($3::uuid[])
-    AND c.origin || '' = ANY ($4::text[]) -- an expression, so that no index by origin is used
+  WHERE c.id = ANY ($4::uuid[])
 ), shared AS (
   -- Its number in the origin, which tenants share.
-  SELECT o.id, o.tenant, o.origin, o.next_attempt_at, o.rn, o.room,
+  SELECT o.id, o.tenant, o.origin, o.next_attempt_at, o.cap, o.rn, o.room,
     row_number() OVER (PARTITION BY o.origin ORDER BY o.rn, o.next_attempt_at, o.id)
       + coalesce((SELECT sum(b.n) FROM busy b WHERE b.origin = o.origin), 0) AS number
   FROM own o
   WHERE o.rn <= o.room
 ), candidate AS (
-  SELECT s.id, s.tenant, s.origin, s.next_attempt_at, s.rn, s.room, s.number, row_number() OVER (PARTITION BY s.tenant ORDER BY s.number, s.next_attempt_at, s.id) AS turn
+  SELECT s.id, s.tenant, s.origin, s.next_attempt_at, s.cap, s.rn, s.room, s.number, row_number() OVER (PARTITION BY s.tenant ORDER BY s.number, s.next_attempt_at, s.id) AS turn
   FROM shared s
-  WHERE s.number <= $2
+  WHERE s.number <= s.cap
 ), pick AS (
   -- The ids are as old as the statement that read them, and a webhook may have been deleted since. So every condition
   -- is tested again, in the row that is locked. The conditions are not those of a partial index: the planner would walk
@@ -61,19 +63,33 @@ WITH busy AS MATERIALIZED (
   FOR UPDATE OF c SKIP LOCKED
 )
 UPDATE a2a.push_configs c
-SET lease_until = clock_timestamp() + $1::interval, lease_epoch = c.lease_epoch + 1, parked = false
+SET lease_until = clock_timestamp() + $1::interval, lease_epoch = c.lease_epoch + 1, parked = false,
+  -- The next state that a receiver must not miss, else the newest event. A failed attempt is repeated with the target
+  -- that it had. This statement may see fewer events than there are up to the head of the row that it has locked. It
+  -- sees all up to the newest that it sees, so that bounds the target. If that is at the cursor, there is no target.
+  target_seq = coalesce(
+    c.target_seq,
+    (
+      SELECT min(e.seq)
+      FROM a2a.task_events e
+      WHERE e.task_id = c.task_id AND e.seq > c.cursor_seq AND e.seq <= c.head_seq AND a2a.state_ends_turn(e.state)),
+    (
+      SELECT max(e.seq)
+      FROM a2a.task_events e
+      WHERE e.task_id = c.task_id AND e.seq > c.cursor_seq AND e.seq <= c.head_seq))
 FROM pick
 WHERE c.id = ANY (ARRAY[pick.id])
 RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.query, c.origin, c.schemes, c.token,
-  c.credentials, c.wire_version, c.cursor_seq, c.attempt, c.lease_epoch,
-  (c.cursor_seq < c.replay_seq)::boolean AS manual
+  c.credentials, c.wire_version, c.cursor_seq, c.attempt, c.lease_epoch, coalesce(c.target_seq, 0)::bigint AS target_seq,
+  (c.cursor_seq < c.replay_seq)::boolean AS manual,
+  coalesce((SELECT t.traceparent FROM a2a.tasks t WHERE t.id = c.task_id), '')::text AS traceparent
 `
 
 type PushClaimParams struct {
 	Lease   pgtype.Interval
-	Cap     int64
-	Ids     []pgtype.UUID
 	Origins []string
+	Caps    []int64
+	Ids     []pgtype.UUID
 	Max     int32
 }
 
@@ -94,18 +110,21 @@ type PushClaimRow struct {
 	CursorSeq   int64
 	Attempt     int32
 	LeaseEpoch  int64
+	TargetSeq   int64
 	Manual      bool
+	Traceparent string
 }
 
-// PushClaim claims at most max of these webhooks: at most cap at once to one of the origins, which the caller has
+// PushClaim claims at most max of these webhooks: at most the cap of each of the origins at once, which the caller has
 // locked, and none to a destination whose breaker is open. A destination whose breaker was open gets a single probe.
-// Tenants, and then the destinations of each, take turns.
+// Tenants, and then the destinations of each, take turns. It chooses up to which event each delivers next; target_seq 0
+// means that it saw none of the events (PushTarget).
 func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushClaimRow, error) {
 	rows, err := q.db.Query(ctx, pushClaim,
 		arg.Lease,
-		arg.Cap,
-		arg.Ids,
 		arg.Origins,
+		arg.Caps,
+		arg.Ids,
 		arg.Max,
 	)
 	if err != nil {
@@ -132,7 +151,9 @@ func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushCla
 			&i.CursorSeq,
 			&i.Attempt,
 			&i.LeaseEpoch,
+			&i.TargetSeq,
 			&i.Manual,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -357,6 +378,7 @@ func (q *Queries) PushOriginWait(ctx context.Context, class int32, origin string
 const pushOriginsTry = `-- name: PushOriginsTry :many
 SELECT o.origin::text AS origin, pg_try_advisory_xact_lock($1::int, hashtext(o.origin)) AS mine
 FROM (SELECT unnest($2::text[]) AS origin) o
+WHERE set_config('enable_bitmapscan', 'off', true) IS NOT NULL
 `
 
 type PushOriginsTryRow struct {
@@ -367,6 +389,8 @@ type PushOriginsTryRow struct {
 // PushOriginsTry locks origins for the rest of the transaction: one claim at a time counts and fills each, so that the
 // cap is exact. It does not wait; mine is false for an origin that another claim has locked. It is a statement of its
 // own, so that the claim takes its snapshot after it.
+// A bitmap scan of the leases would read the entries of all that ended since the last vacuum; an index scan marks them
+// as dead, and the next one skips them.
 func (q *Queries) PushOriginsTry(ctx context.Context, class int32, origins []string) ([]PushOriginsTryRow, error) {
 	rows, err := q.db.Query(ctx, pushOriginsTry, class, origins)
 	if err != nil {

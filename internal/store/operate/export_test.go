@@ -1,0 +1,17 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
+)
+
+// CountWaiting counts the tasks that wait from at most so many pages.
+func CountWaiting(ctx context.Context, s *Store, pages int64) (list []WaitingCount, err error) {
+	err = s.db.Search(ctx, func(tx *db.Tx) error {
+		list, err = countWaiting(ctx, dbsqlc.New(tx), pages)
+		return err
+	})
+	return list, err
+}
