@@ -75,7 +75,7 @@ test: have-go $(GOTESTSUM) ## Run the tests; finds or installs PostgreSQL (RACE=
 	@$(GOTEST)
 
 # The rest. Each target runs alone, too: a table in CONTRIBUTING.md says which one a change needs.
-SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop promcheck deploycheck chaos
+SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop console-browser promcheck deploycheck chaos
 
 .PHONY: test-slow
 test-slow: ## Run everything that `make test` leaves out; takes hours (SLOW="test-crash interop" for some)
@@ -128,6 +128,14 @@ bench: ## Run the benchmarks and print each figure with its baseline
 	@scripts/ensure-postgres.sh test
 	$(GO) run ./internal/bench $(ARGS)
 
+TASKS ?= 1000000
+DATA ?=
+
+.PHONY: capacity
+capacity: ## Fill a database with ended tasks and measure beside them (TASKS=10000000, DATA=/var/tmp/x keeps it)
+	@scripts/ensure-postgres.sh test
+	$(GO) run ./internal/bench -run '^capacity$$' -tasks $(TASKS) $(if $(DATA),-data '$(DATA)') -limit 12h $(ARGS)
+
 SEEDS ?= 20
 SEED ?=
 DURATION ?= 4m
@@ -155,12 +163,36 @@ promcheck: ## Test the alerts and the dashboard in deploy with Prometheus
 deploycheck: ## Validate deploy with the libraries of compose, kustomize and Kubernetes
 	cd internal/deploycheck && $(GO) test ./...
 
+# axe-core finds faults of accessibility. It is needed by this test alone.
+AXE := $(CURDIR)/bin/axe-4.11.0/node_modules/axe-core/axe.min.js
+$(AXE):
+	npm install --prefix bin/axe-4.11.0 --ignore-scripts --no-audit --no-fund axe-core@4.11.0
+
+.PHONY: console-browser
+console-browser: build $(AXE) ## Test the console in Chromium (needs chromium, node, npm and psql)
+	rm -rf bin/console-failures && mkdir -p bin/console-failures
+	cd internal/console/browsertest && A2AD_BIN='$(CURDIR)/bin/a2ad' AXE='$(AXE)' \
+		FAILURES='$(CURDIR)/bin/console-failures' $(GO) test -count=1 -timeout 15m ./...
+
+.PHONY: screenshots
+screenshots: build ## Write pictures of all pages of the console into bin/screenshots
+	mkdir -p bin/screenshots
+	cd internal/console/browsertest && A2AD_BIN='$(CURDIR)/bin/a2ad' SCREENSHOTS='$(CURDIR)/bin/screenshots' \
+		$(GO) test -count=1 -run TestScreenshots ./...
+
+.PHONY: docs-images
+docs-images: build ## Make the pictures of the documents from the demo
+	mkdir -p docs/images
+	cd internal/console/browsertest && A2AD_BIN='$(CURDIR)/bin/a2ad' DOCS_IMAGES='$(CURDIR)/docs/images' \
+		$(GO) test -count=1 -run TestPictures ./...
+
 .PHONY: interop
 interop: build ## Test a2ad with the official clients: Go, JavaScript (needs node and npm), Python (if installed)
 	@scripts/ensure-postgres.sh test
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
 	cd examples/front-js && npm ci --ignore-scripts --no-audit --no-fund
 	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && A2AD_BIN='$(CURDIR)/bin/a2ad' npm test
+	cd internal/interop/peerbench/jsserver && npm ci --ignore-scripts --no-audit --no-fund && npm test
 	A2AD_TEST_NPM=1 $(GO) test ./internal/doctest -count=1 -run TestDocuments/examples/typescript
 	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi

@@ -17,6 +17,8 @@ need cc gcc libc6-dev # the race detector
 if [[ ${1:?usage: ensure-packages.sh test|slow} == slow ]]; then
 	need haproxy haproxy     # internal/e2e runs the proxy of docker-compose.yml
 	need pgbouncer pgbouncer # internal/e2e puts it in front of PostgreSQL
+	need chromium chromium   # the tests of the console drive it
+	need psql postgresql-client # the tests of the console read the database with it
 	need node nodejs         # for a receiver of docs/how-to/verify-webhooks.md, and the JavaScript client
 	need npm npm             # it downloads other versions of PostgreSQL
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv) # for the Python clients
