@@ -33,11 +33,17 @@ func (b *bench) agents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	few, err := b.startWith(ctx, url, filepath.Join(b.dir, "agents"), "echo")
+	if err != nil {
+		return err
+	}
+	start := time.Now()
 	works, err := b.serve(ctx, "bench-works", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000")
 	if err != nil {
 		return err
 	}
 	defer works.stop()
+	b.reportStart(works, time.Since(start), few)
 	rate, err := b.transactions(ctx, url, span)
 	if err != nil {
 		return err
@@ -60,6 +66,37 @@ func (b *bench) agents(ctx context.Context) error {
 		}
 	}
 	return b.pickups(ctx, url, tasks)
+}
+
+// started is how long a server took to start, and its memory then in kB.
+type started struct {
+	took   time.Duration
+	memory int64
+}
+
+// startWith starts a server with other agents, and stops it.
+func (b *bench) startWith(ctx context.Context, url, agents, standard string) (out started, err error) {
+	start := time.Now()
+	s, err := b.serve(ctx, "bench-few", url, "A2AD_AGENTS="+agents, "A2AD_DEFAULT_AGENT="+standard)
+	if err != nil {
+		return out, err
+	}
+	defer s.stop()
+	out.took = time.Since(start)
+	out.memory, err = residentKB(s.pid())
+	return out, err
+}
+
+// reportStart adds the figures of the start of a server with many agents. few is that of one with two.
+func (b *bench) reportStart(s *server, took time.Duration, few started) {
+	b.report.add(figure{Name: "1000 agents: start", Value: ms(took), Unit: "ms",
+		Detail: fmt.Sprintf("until it is ready; with two agents %s ms", number(ms(few.took)))})
+	memory, err := residentKB(s.pid())
+	if err != nil {
+		return // the server has ended, which the next request reports
+	}
+	b.report.add(figure{Name: "1000 agents: memory", Value: float64(memory) / 1024, Unit: "MB",
+		Detail: fmt.Sprintf("resident, of one server; with two agents %d MB", few.memory>>10)})
 }
 
 // writeAgents writes the files of n echo agents.

@@ -57,7 +57,11 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 		return nil, err
 	}
 	// /tmp may be in memory, where there is no flush to measure; /var/tmp is on a disk.
+	b.pgDir = o.data
 	for _, d := range []*string{&b.dir, &b.pgDir} {
+		if *d != "" {
+			continue
+		}
 		if *d, err = os.MkdirTemp("/var/tmp", "a2ad-bench-"); err != nil {
 			return nil, err
 		}
@@ -87,8 +91,10 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 		return nil, fmt.Errorf("age the log: %w", err)
 	}
 	b.report = &report{Quick: o.quick}
-	b.report.Machine, err = b.machine(ctx)
-	return b, err
+	if b.report.Machine, err = b.machine(ctx); err != nil {
+		return nil, err
+	}
+	return b, b.measureSpeed(ctx)
 }
 
 // ageWAL gives a new cluster recycled segments of the write-ahead log, as it has after an hour of work. Otherwise
@@ -118,7 +124,7 @@ func (b *bench) close() error {
 		errs = append(errs, b.pg.Stop(ctx), b.keepLog())
 	}
 	for _, d := range []string{b.pgDir, b.dir} {
-		if d != "" {
+		if d != "" && d != b.opts.data {
 			errs = append(errs, os.RemoveAll(d))
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,4 +105,35 @@ func TestFlushAndProcAreReadable(t *testing.T) {
 	if err != nil || p.parent != 0 {
 		t.Errorf("procStat(1) = %+v, %v", p, err)
 	}
+}
+
+// The figures of capacity hold only while the copied rows are those of a task that a server has run.
+func TestCopiedHistoryIsOfTasksThatEnded(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	b := &bench{log: slog.New(slog.DiscardHandler)}
+	model := submission(1)
+	model.Key = "h:model"
+	if _, err := f.Tasks.Submit(t.Context(), model); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := drainStore(t.Context(), f.Store); n != 1 || err != nil {
+		t.Fatalf("%d tasks ended: %v", n, err)
+	}
+	const total = 400
+	grown := 0
+	if err := b.fillHistory(t.Context(), f.URL, total, func(n int) error { grown = n; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	const rows = `SELECT concat_ws(' ', count(*), count(DISTINCT t.owner), count(DISTINCT t.agent), count(m), count(a),
+		count(k), count(c), count(*) FILTER (WHERE t.state = 101), count(DISTINCT t.created_at::date) > 300)
+		FROM a2a.tasks t
+		LEFT JOIN a2a.messages m ON m.task_id = t.id
+		LEFT JOIN a2a.task_attempts a ON a.task_id = t.id AND a.ended_at IS NOT NULL
+		LEFT JOIN a2a.idempotency_keys k ON k.task_id = t.id
+		LEFT JOIN a2a.context_tasks c ON c.task_id = t.id`
+	if got := storetest.Value[string](f, rows); got != "400 100 5 400 400 400 400 8 t" || grown != total {
+		t.Errorf("tasks, owners, agents, messages, attempts, keys, contexts, failed tasks: %s; %d reported", got, grown)
+	}
+	f.Invariants()
 }

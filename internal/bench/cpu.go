@@ -97,3 +97,9 @@ func residentKB(pid int) (int64, error) {
 	n, _, _ := strings.Cut(value, " ")
 	return strconv.ParseInt(n, 10, 64)
 }
+
+// openFiles returns the number of open file descriptors of a process.
+func openFiles(pid int) (int, error) {
+	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "fd"))
+	return len(entries), err
+}

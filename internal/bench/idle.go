@@ -81,6 +81,11 @@ func (b *bench) reportIdle(n int, first, after rest, took time.Duration, server,
 		Value: float64(after.backends - first.backends), Target: atMost(0.5),
 		Detail: fmt.Sprintf("%d before, %d with them", first.backends, after.backends),
 	})
+	b.report.add(figure{
+		Name:   fmt.Sprintf("%d idle streams: file descriptors each", n),
+		Value:  float64(after.files-first.files) / float64(n),
+		Detail: fmt.Sprintf("%d before, %d with them", first.files, after.files),
+	})
 }
 
 // joinEach opens a stream of each task. closeAll closes them, also after an error.
@@ -104,12 +109,16 @@ func joinEach(ctx context.Context, s *server, key string, tasks []string) (close
 // rest is the memory and connections of a server at rest.
 type rest struct {
 	memory   int64 // kB
+	files    int   // open file descriptors
 	backends int64
 	usage    usage
 }
 
 func (b *bench) atRest(ctx context.Context, s *server, url string) (r rest, err error) {
 	if r.memory, err = residentKB(s.pid()); err != nil {
+		return r, err
+	}
+	if r.files, err = openFiles(s.pid()); err != nil {
 		return r, err
 	}
 	if r.usage, err = b.usage(s); err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,11 +51,14 @@ func (c *httpConn) send(body []byte, extra string) error {
 const ioLimit = 60 * time.Second
 
 // do sends one request and returns its answer, which is valid until the next call.
-func (c *httpConn) do(body []byte) ([]byte, error) {
+func (c *httpConn) do(body []byte) ([]byte, error) { return c.doWith(body, "") }
+
+// doWith is do with more header lines.
+func (c *httpConn) doWith(body []byte, header string) ([]byte, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(ioLimit)); err != nil {
 		return nil, err
 	}
-	if err := c.send(body, ""); err != nil {
+	if err := c.send(body, header); err != nil {
 		return nil, err
 	}
 	status, length, err := c.readHeader()
@@ -122,7 +126,8 @@ func (c *httpConn) stream(body []byte, extra string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
+	kind := resp.Header.Get("Content-Type")
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/event-stream") {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
 		resp.Body.Close()
 		return nil, fmt.Errorf("HTTP %d, %s: %s", resp.StatusCode, kind, text)
@@ -139,28 +144,45 @@ func sendRequest(method, id, part, more string) []byte {
 
 func textPart(text string) string { return `{"kind":"text","text":"` + text + `"}` }
 
+// versionV1 is the header of requests of A2A 1.0.
+const versionV1 = "A2A-Version: 1.0\r\n"
+
+// sendRequestV1 returns a request of A2A 1.0 with one text.
+func sendRequestV1(method, id, text string) []byte {
+	return []byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"` + method + `","params":{"message":{"messageId":"` +
+		id + `","role":"ROLE_USER","parts":[{"text":"` + text + `"}]}}}`)
+}
+
 func scriptPart(ops string) string { return `{"kind":"data","data":{"script":[` + ops + `]}}` }
 
 // echoLoad sends blocking messages to echo and checks every answer.
 type echoLoad struct {
 	addr, key string
+	v1        bool // A2A 1.0, which the official servers speak; otherwise 0.3
 	prefix    string
 	next      atomic.Int64
 	done      atomic.Int64
 }
 
-var completed = []byte(`"state":"completed"`)
+var (
+	completed   = []byte(`"state":"completed"`)
+	completedV1 = []byte(`"state":"TASK_STATE_COMPLETED"`)
+)
 
 // one sends one message and waits for its task.
 func (l *echoLoad) one(c *httpConn) error {
 	id := l.prefix + strconv.FormatInt(l.next.Add(1), 10)
 	text := "hello hello hello " + id + "."
-	answer, err := c.do(sendRequest("message/send", id, textPart(text), ""))
+	request, header, ended := sendRequest("message/send", id, textPart(text), ""), "", completed
+	if l.v1 {
+		request, header, ended = sendRequestV1("SendMessage", id, text), versionV1, completedV1
+	}
+	answer, err := c.doWith(request, header)
 	if err != nil {
 		return err
 	}
 	// The text must be in both the history and the artifact.
-	if !bytes.Contains(answer, completed) || bytes.Count(answer, []byte(text)) < 2 {
+	if !bytes.Contains(answer, ended) || bytes.Count(answer, []byte(text)) < 2 {
 		return fmt.Errorf("unexpected answer: %.600s", answer)
 	}
 	l.done.Add(1)

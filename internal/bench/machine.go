@@ -26,6 +26,8 @@ type machine struct {
 	PostgreSQL string            `json:"postgresql"`
 	Settings   map[string]string `json:"settings"`
 	Flush      time.Duration     `json:"flush_ns"` // median fdatasync of 8 KiB
+	Plain      float64           `json:"plain_us"` // CPU of a plain transaction: see measureSpeed
+	Speed      float64           `json:"speed"`    // of the reference machine, at most 1
 	LoadBefore float64           `json:"load_before"`
 	LoadAfter  float64           `json:"load_after"`
 	Commit     string            `json:"commit,omitempty"`

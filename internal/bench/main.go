@@ -36,6 +36,8 @@ func experiments() []experiment {
 	return []experiment{
 		{"submit", "grouped submits against plain transactions", (*bench).submit},
 		{"send", "blocking sends to echo over HTTP", (*bench).send},
+		{"peers", "sends and streams of tokens, against the official servers for Go and JavaScript", (*bench).peers},
+		{"ready", "start of a server until it is ready", (*bench).ready},
 		{"drain", "claim, events and fenced finish of a full queue, against River", (*bench).drain},
 		{"claim", "claim from a long queue against a short one", (*bench).claim},
 		{"snapshot", "tasks and webhooks while a snapshot is held", (*bench).snapshot},
@@ -62,6 +64,7 @@ func experiments() []experiment {
 		{"observe", "what metrics and the log cost", (*bench).observe},
 		{"list", "pages of the list of an owner with very many tasks", (*bench).list},
 		{"retire", "retention, and its effect on sends", (*bench).retire},
+		{"capacity", "very many ended tasks: their size, and what they cost other operations", (*bench).capacity},
 		{"memory", "memory of a replica under attack, and response times of another owner meanwhile", (*bench).memory},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
@@ -76,6 +79,8 @@ type options struct {
 	river   bool
 	dbos    bool
 	streams int
+	tasks   int
+	data    string
 	limit   time.Duration
 	params  paramFlag
 	set     paramFlag
@@ -92,11 +97,14 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "shorter and fewer runs: for a quick look, not for the record")
 	flag.StringVar(&o.format, "o", "text", "`format` of the result: text or json")
 	flag.StringVar(&o.write, "write", "",
-		"rewrite the figures in this `file`, for example docs/explanation/performance.md")
+		"rewrite the figures in this `file`, for example docs/explanation/performance.md, and the chart next to it")
 	flag.StringVar(&o.profile, "profile", "", "put CPU profiles of the server into this `directory`")
 	flag.BoolVar(&o.river, "river", true, "build River's bench from the module proxy and run it for comparison")
 	flag.BoolVar(&o.dbos, "dbos", true, "build DBOS from the module proxy and run it for comparison")
 	flag.IntVar(&o.streams, "streams", 4000, "number of idle streams")
+	flag.IntVar(&o.tasks, "tasks", 0, "number of ended tasks of the experiment capacity; 0: a million, or 200,000")
+	flag.StringVar(&o.data, "data", "",
+		"keep the cluster in this `directory`, where the next run finds the tasks of capacity again")
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this long")
 	flag.StringVar(&o.pglog, "pglog", "", "copy what PostgreSQL logs to this `file`, for auto_explain")
 	flag.StringVar(&o.server, "server", "",
@@ -138,6 +146,9 @@ func measure(ctx context.Context, o options, w io.Writer) (missed bool, err erro
 	if o.format != "text" && o.format != "json" {
 		return false, fmt.Errorf("-o: %q is neither text nor json", o.format)
 	}
+	if o.write != "" && o.run != "" && !selected.MatchString("peers") {
+		return false, errPartial
+	}
 	b, err := open(ctx, o)
 	if err != nil {
 		return false, err
@@ -169,7 +180,7 @@ func measure(ctx context.Context, o options, w io.Writer) (missed bool, err erro
 		b.report.tail(w)
 	}
 	if err == nil && o.write != "" {
-		err = b.report.rewrite(o.write)
+		err = b.report.rewrite(o.write, o.run == "")
 	}
 	return b.report.missed(), err
 }

@@ -56,8 +56,13 @@ func (b *bench) pull(ctx context.Context) error {
 	defer st.Close()
 	p := &puller{url: srv.url, key: key, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}}
 	defer p.client.CloseIdleConnections()
-	if err := b.pullRate(ctx, st, srv, p); err != nil {
-		return err
+	for _, shape := range []pullShape{
+		{"pull: runs", 16, 8, atLeast(1000), atLeast(4000)},
+		{"pull: runs, claimed one at a time", 64, 1, atLeast(500), nil},
+	} {
+		if err := b.pullRate(ctx, st, srv, p, shape); err != nil {
+			return err
+		}
 	}
 	if err := b.pullIdle(ctx, srv, p); err != nil {
 		return err
@@ -133,11 +138,17 @@ func (p *puller) claim(ctx context.Context, worker, limit, wait int) (pulled, er
 const pullEnd = `{"events":[{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"done"}]},` +
 	`"lastChunk":true}},{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}]}`
 
-// pullRate drains a queue with 16 workers that claim 8 tasks at a time.
-func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *puller) error {
-	const workers, each = 16, 8
+// pullShape is how workers claim.
+type pullShape struct {
+	name          string
+	workers, each int // each claims that many tasks at a time
+	target, aim   *target
+}
+
+// pullRate drains a queue with workers.
+func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *puller, shape pullShape) error {
 	tasks := b.number(20_000, 4_000)
-	var rates, cpus []float64
+	var rates, servers, databases []float64
 	for range b.number(3, 1) {
 		if err := fillFor(ctx, st, pullAgent, tasks); err != nil {
 			return err
@@ -146,10 +157,12 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 		if err != nil {
 			return err
 		}
+		profiled := make(chan error, 1)
+		go func() { profiled <- b.profile(ctx, srv, fmt.Sprintf("pull-%d", shape.each), 2*time.Second) }()
 		start := time.Now()
-		done, err := p.drain(ctx, workers, each)
+		done, err := p.drain(ctx, shape.workers, shape.each)
 		took := time.Since(start)
-		if err != nil {
+		if err := errors.Join(err, <-profiled); err != nil {
 			return err
 		}
 		if done != tasks {
@@ -161,11 +174,13 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 		}
 		u := after.minus(before)
 		rates = append(rates, float64(tasks)/took.Seconds())
-		cpus = append(cpus, float64((u.server+u.postgres).Microseconds())/float64(tasks))
+		servers = append(servers, float64(u.server.Microseconds())/float64(tasks))
+		databases = append(databases, float64(u.postgres.Microseconds())/float64(tasks))
 	}
-	f := figure{Name: "pull: runs", Unit: "/s", Target: atLeast(1000).onQuiet()}.series(rates)
-	f.Detail = fmt.Sprintf("16 workers claim 8 at a time, one request with two events ends a run; "+
-		"%.0f µs CPU a run (server and PostgreSQL)", median(cpus))
+	f := figure{Name: shape.name, Unit: "/s", Target: shape.target.onQuiet(), Aim: shape.aim}.series(rates)
+	f.Detail = fmt.Sprintf("%d workers claim %d at a time, one request with two events ends a run; "+
+		"%.0f µs CPU a run: %.0f server, %.0f PostgreSQL", shape.workers, shape.each,
+		median(servers)+median(databases), median(servers), median(databases))
 	b.report.add(f)
 	return nil
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -22,7 +20,8 @@ type figure struct {
 	Max        float64 `json:"max,omitempty"`
 	Unit       string  `json:"unit"`
 	Baseline   string  `json:"baseline,omitempty"`
-	Target     *target `json:"target,omitempty"` // nil: none
+	Target     *target `json:"target,omitempty"` // nil: none; a figure that misses it fails the run
+	Aim        *target `json:"aim,omitempty"`    // nil: none; what the project works towards
 	Detail     string  `json:"detail,omitempty"`
 	Load       float64 `json:"load"` // load average of the machine during the measurement
 }
@@ -39,15 +38,39 @@ func atMost(v float64) *target  { return &target{AtMost: v} }
 // onQuiet marks a target that another program on the machine may spoil.
 func (t *target) onQuiet() *target { t.Quiet = true; return t }
 
+func (t *target) met(v float64) bool {
+	return t.AtLeast > 0 && v >= t.AtLeast || t.AtMost > 0 && v <= t.AtMost
+}
+
 func (f *figure) verdict() string {
-	t := f.Target
 	switch {
-	case t == nil:
+	case f.Target == nil:
 		return ""
-	case t.AtLeast > 0 && f.Value >= t.AtLeast, t.AtMost > 0 && f.Value <= t.AtMost:
+	case f.Target.met(f.Value):
 		return "PASS"
 	}
 	return "MISS"
+}
+
+// aim says whether the figure is where the project wants it.
+func (f *figure) aim() string {
+	switch {
+	case f.Aim == nil:
+		return ""
+	case f.Aim.met(f.Value):
+		return "aim " + f.Aim.String() + ": reached"
+	}
+	return "aim " + f.Aim.String() + ": not reached"
+}
+
+// notes is what else is known of the figure.
+func (f *figure) notes() (list []string) {
+	for _, line := range []string{f.Baseline, f.Detail, f.aim()} {
+		if line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
 }
 
 func (t *target) String() string {
@@ -70,6 +93,9 @@ type report struct {
 	Quick   bool     `json:"quick,omitempty"`
 	Figures []figure `json:"figures"`
 
+	Comparisons []byServer `json:"comparisons,omitempty"`
+	Missing     []string   `json:"missing,omitempty"` // official servers that could not be measured
+
 	experiment string
 	to         io.Writer // nil: print nothing before the end
 }
@@ -79,16 +105,15 @@ func (r *report) begin(experiment string) { r.experiment = experiment }
 // add records a figure.
 func (r *report) add(f figure) {
 	f.Experiment, f.Load = r.experiment, loadAverage()
+	f.Target = f.Target.on(r.Machine.Speed, f.Unit) // an aim is the same on every machine
 	r.Figures = append(r.Figures, f)
 	if r.to == nil {
 		return
 	}
 	fmt.Fprintf(r.to, "%-9s %-44s %12s %-8s %-15s %-4s  %s\n", f.Experiment, f.Name, number(f.Value), f.Unit, f.Target,
 		f.verdict(), f.spread())
-	for _, line := range []string{f.Baseline, f.Detail} {
-		if line != "" {
-			fmt.Fprintf(r.to, "%-9s   %s\n", "", line)
-		}
+	for _, line := range f.notes() {
+		fmt.Fprintf(r.to, "%-9s   %s\n", "", line)
 	}
 }
 
@@ -112,7 +137,18 @@ func (r *report) missed() bool {
 func (r *report) head(w io.Writer) {
 	m := &r.Machine
 	fmt.Fprintf(w, "%d cores, %s, %s; %s; %s; PostgreSQL %s\n", m.Cores, m.CPU, m.Memory, m.OS, m.Go, m.PostgreSQL)
-	fmt.Fprintf(w, "%s; flush of 8 KiB %s; load %.1f\n\n", m.settings(), m.Flush.Round(time.Microsecond), m.LoadBefore)
+	fmt.Fprintf(w, "%s; flush of 8 KiB %s; load %.1f\n", m.settings(), m.Flush.Round(time.Microsecond), m.LoadBefore)
+	fmt.Fprintf(w, "%s.\n\n", m.pace())
+}
+
+// pace says how fast the machine is, and what that means for the targets.
+func (m *machine) pace() string {
+	s := fmt.Sprintf("A plain transaction takes %.0f µs of CPU; on the reference machine, %d µs",
+		m.Plain, referencePlain)
+	if m.Speed < 1 {
+		s += fmt.Sprintf(". So targets of rates and times are scaled by %.2f", m.Speed)
+	}
+	return s
 }
 
 func (m *machine) settings() string {
@@ -133,37 +169,15 @@ func (r *report) tail(w io.Writer) {
 			missed++
 		}
 	}
+	for _, missing := range r.Missing {
+		fmt.Fprintln(w, missing)
+	}
 	fmt.Fprintf(w, "\n%d targets met, %d missed; load %.1f before, %.1f after\n", passed, missed, r.Machine.LoadBefore,
 		r.Machine.LoadAfter)
 }
 
-// The generated part of the document is between these lines.
-const (
-	figuresBegin = "<!-- figures: written by make bench ARGS=-write=docs/explanation/performance.md -->"
-	figuresEnd   = "<!-- end of figures -->"
-)
-
-// rewrite replaces the figures in the document at path and keeps its prose.
-func (r *report) rewrite(path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := bytes.Cut(text, []byte(figuresBegin))
-	_, after, ok2 := bytes.Cut(rest, []byte(figuresEnd))
-	if !ok || !ok2 {
-		return fmt.Errorf("%s lacks the lines %q and %q", path, figuresBegin, figuresEnd)
-	}
-	var out bytes.Buffer
-	out.Write(before)
-	out.WriteString(figuresBegin + "\n\n")
-	r.markdown(&out)
-	out.WriteString("\n" + figuresEnd)
-	out.Write(after)
-	return os.WriteFile(path, out.Bytes(), 0o644)
-}
-
-func (r *report) markdown(w io.Writer) {
+// markdown writes the table of the chosen figures.
+func (r *report) markdown(w io.Writer, chosen func(f figure) bool) {
 	m := &r.Machine
 	fmt.Fprintf(w, "Taken on %s at commit `%s`", m.Date, m.Commit)
 	if r.Quick {
@@ -171,19 +185,23 @@ func (r *report) markdown(w io.Writer) {
 	}
 	fmt.Fprintf(w, ": %d cores (%s), %s; %s; %s; PostgreSQL %s. The disk flushes 8 KiB in %s. ",
 		m.Cores, m.CPU, m.Memory, m.OS, m.Go, m.PostgreSQL, m.Flush.Round(time.Microsecond))
-	fmt.Fprintf(w, "Load average %.1f before and %.1f after.\n\n`%s`\n\n", m.LoadBefore, m.LoadAfter, m.settings())
+	fmt.Fprintf(w, "Load average %.1f before and %.1f after. %s.\n\n`%s`\n\n",
+		m.LoadBefore, m.LoadAfter, m.pace(), m.settings())
 	fmt.Fprintln(w, "| experiment | figure | median | min – max | target | | load "+
 		"| baseline, and what else was seen |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
 	for i := range r.Figures {
 		f := &r.Figures[i]
+		if !chosen(*f) {
+			continue
+		}
 		spread := ""
 		if f.Min != 0 || f.Max != 0 {
 			spread = number(f.Min) + " – " + number(f.Max)
 		}
-		notes := strings.Trim(f.Baseline+"; "+f.Detail, "; ")
-		fmt.Fprintf(w, "| %s | %s | %s %s | %s | %s | %s | %.1f | %s |\n",
-			f.Experiment, f.Name, number(f.Value), f.Unit, spread, f.Target, f.verdict(), f.Load,
+		notes := strings.Join(f.notes(), "; ")
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %.1f | %s |\n",
+			f.Experiment, f.Name, strings.TrimSpace(number(f.Value)+" "+f.Unit), spread, f.Target, f.verdict(), f.Load,
 			strings.ReplaceAll(notes, "|", "\\|"))
 	}
 }

@@ -126,6 +126,18 @@ const noAdmin = "A2AD_ADMIN_LISTEN=off"
 
 // serve starts a replica and returns when it is ready.
 func (b *bench) serve(ctx context.Context, name, database string, extra ...string) (*server, error) {
+	s, err := b.newServer(ctx, name, database, extra...)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.run(ctx, 20*time.Millisecond); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// newServer prepares a replica, which run starts.
+func (b *bench) newServer(ctx context.Context, name, database string, extra ...string) (*server, error) {
 	if err := b.build(ctx); err != nil {
 		return nil, err
 	}
@@ -137,7 +149,7 @@ func (b *bench) serve(ctx context.Context, name, database string, extra ...strin
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: name, url: "http://" + api, admin: "http://" + admin, exited: make(chan struct{}),
+	s := &server{name: name, url: "http://" + api, admin: "http://" + admin,
 		log: filepath.Join(b.dir, name+".log")}
 	if slices.Contains(extra, noAdmin) {
 		s.admin = ""
@@ -146,10 +158,29 @@ func (b *bench) serve(ctx context.Context, name, database string, extra ...strin
 	s.cmd.Dir = b.dir
 	s.cmd.Env = b.environ(database,
 		append([]string{"A2AD_LISTEN=" + api, "A2AD_ADMIN_LISTEN=" + admin, "A2AD_REPLICA=" + name}, extra...)...)
+	return s, nil
+}
+
+// run starts the replica and returns when it is ready, which it checks at each tick.
+func (s *server) run(ctx context.Context, tick time.Duration) error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	if err := s.await(ctx, tick); err != nil {
+		s.stop()
+		text, _ := os.ReadFile(s.log)
+		return fmt.Errorf("a2ad serve: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// start starts the process, whose errors go to the log.
+func (s *server) start() error {
+	s.exited = make(chan struct{})
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(s.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer log.Close()
 	s.cmd.Stderr = log
@@ -166,14 +197,9 @@ func (b *bench) serve(ctx context.Context, name, database string, extra ...strin
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start a2ad: %w", err)
+		return fmt.Errorf("start %s: %w", s.name, err)
 	}
-	if err := s.await(ctx); err != nil {
-		s.stop()
-		text, _ := os.ReadFile(s.log)
-		return nil, fmt.Errorf("a2ad serve: %w\n%s", err, text)
-	}
-	return s, nil
+	return nil
 }
 
 var (
@@ -182,10 +208,10 @@ var (
 )
 
 // await polls until the replica is ready.
-func (s *server) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errUnready)
+func (s *server) await(ctx context.Context, interval time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errUnready)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		if s.ready(ctx) == nil {

@@ -57,7 +57,7 @@ func (b *bench) timers(ctx context.Context) error {
 	}
 	f := figure{Name: "1000 waits that end at once: last start", Unit: "s", Target: atMost(2)}.series(last)
 	f.Detail = fmt.Sprintf("from the end of the wait to the claim, by the database's clock; half of them after %s s; "+
-		"one replica with 16 slots, echo", number(median(half)))
+		"one replica, echo", number(median(half)))
 	b.report.add(f)
 	return b.checkFinished(ctx, url)
 }
