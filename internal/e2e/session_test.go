@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/client"
 )
 
@@ -17,10 +16,6 @@ func TestStreamsEndWhenTheirKeyIsRevoked(t *testing.T) {
 	c.agent("far", remoteAgent("far"))
 	replicas := []*replica{c.start("a", "A2AD_AUTH=required"), c.start("b", "A2AD_AUTH=required")}
 	key := c.apiKey("acme", "ann", "tasks:read,tasks:write,worker")
-	id, _, err := auth.ParseKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	cl := c.client(replicas[0], "script")
 	cl.APIKey = key
 	task := send(t, cl, play(`{"op":"input"}`)).TaskID
@@ -44,7 +39,7 @@ func TestStreamsEndWhenTheirKeyIsRevoked(t *testing.T) {
 		claimed <- c.post(replicas[1], "/worker/v1/claim", `{"worker":"w","agents":["far"],"waitSeconds":60}`,
 			"X-API-Key", key)
 	}()
-	c.must("apikey", "revoke", id)
+	c.must("apikey", "revoke", keyID(t, key))
 	for range replicas {
 		var refused *client.Error
 		if err := <-ended; !errors.As(err, &refused) || refused.Code != -32041 {
