@@ -55,7 +55,7 @@ func (s *Store) RemoveView(ctx context.Context, name string) (removed bool, err 
 	removed, err = db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (bool, error) {
 		query, err := dbsqlc.New(tx).SavedViewRemove(ctx, name)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return false, nil
+			return false, tx.Confirm(ctx)
 		}
 		if err != nil {
 			return false, err

@@ -35,6 +35,13 @@ func (tx *Tx) Wake(keys ...string) {
 	}
 }
 
+// Confirm makes the commit wait for a synchronous standby although the transaction writes nothing. Call it where the
+// answer rests on what an earlier transaction has stored, which may have got no answer. A row lock does the same.
+func (tx *Tx) Confirm(ctx context.Context) error {
+	_, err := tx.Exec(ctx, emitRecord)
+	return err
+}
+
 // Actor names the process in the audit log.
 func (tx *Tx) Actor() string { return tx.pool.store.cfg.Actor }
 

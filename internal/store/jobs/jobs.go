@@ -161,8 +161,11 @@ func (s *Store) Start(ctx context.Context, in NewJob) (Job, error) {
 func (s *Store) Stop(ctx context.Context, id a2a.ID) (bool, error) {
 	stopped, err := db.InTxOnce(ctx, s.db, func(tx *db.Tx) (bool, error) {
 		n, err := dbsqlc.New(tx).JobStop(ctx, db.PGID(id))
-		if err != nil || n == 0 {
+		if err != nil {
 			return false, err
+		}
+		if n == 0 {
+			return false, tx.Confirm(ctx)
 		}
 		tx.Wake(wake.Job(id))
 		return true, access.Record(ctx, tx, access.Action{

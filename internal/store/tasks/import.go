@@ -147,6 +147,11 @@ func (s *Store) importIn(
 		row := found[it.owner()]
 		outcomes[it] = it.compare(&row)
 	}
+	if len(fresh) == 0 {
+		if err := tx.Confirm(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for it, outcome := range outcomes {
 		if it.queued && outcome == ImportStored {
 			tx.Wake(wake.Ready(it.Agent))

@@ -61,6 +61,11 @@ func (s *Store) RenewRemote(ctx context.Context, g RemoteLease) (*RemoteRun, err
 	if err != nil {
 		return nil, fmt.Errorf("hold a lease: %w", db.UnavailableToRun(err))
 	}
+	if r.BatchUntil.Valid {
+		if err := s.confirmBatch(ctx); err != nil {
+			return nil, err
+		}
+	}
 	h := &RemoteRun{
 		Lease: Lease{
 			TaskID: g.Task, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: r.Worker, Epoch: g.Epoch,
@@ -102,6 +107,15 @@ func (l *Lease) Remote(contextID string, ttl time.Duration) *RemoteRun {
 	return r
 }
 
+// confirmBatch comes before an answer that a batch was written, or that a run has ended: the request that did so may
+// have got no answer, because its commit was not on a standby yet.
+func (s *Store) confirmBatch(ctx context.Context) error {
+	if err := s.db.Confirm(ctx); err != nil {
+		return fmt.Errorf("confirm a batch: %w", db.UnavailableToRun(err))
+	}
+	return nil
+}
+
 func written(seq int64, until pgtype.Timestamptz) *Written {
 	if !until.Valid {
 		return nil
@@ -134,6 +148,9 @@ func (s *Store) EndOfRun(ctx context.Context, g RemoteLease) (*RunEnd, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the end of a run: %w", db.UnavailableToRun(err))
+	}
+	if err := s.confirmBatch(ctx); err != nil {
+		return nil, err
 	}
 	return &RunEnd{
 		Outcome: *r.Outcome, At: db.WireTime(r.EndedAt), LastSeq: r.LastSeq, Repeat: written(r.BatchSeq, r.BatchUntil),

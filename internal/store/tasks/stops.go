@@ -69,7 +69,7 @@ func (s *Store) BeginStop(ctx context.Context, kind Stoppable, name string, expi
 			out.leases = len(ended)
 		}
 		if !out.began && out.leases == 0 {
-			return out, nil
+			return out, tx.Confirm(ctx)
 		}
 		tx.Wake(wake.Stops)
 		detail := map[string]any{string(kind): name}
@@ -89,7 +89,7 @@ func (s *Store) EndStop(ctx context.Context, kind Stoppable, name string) (bool,
 	ended, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (bool, error) {
 		_, err := dbsqlc.New(tx).StopEnd(ctx, string(kind), name)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return false, nil
+			return false, tx.Confirm(ctx)
 		}
 		if err != nil {
 			return false, err
