@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -126,7 +127,7 @@ func (a *API) enableDestination(ctx context.Context, r *request) (any, error) {
 	if err := checkReason(b.Reason); err != nil {
 		return nil, err
 	}
-	if err := r.mustBeForAllAgents("webhooks are"); err != nil {
+	if err := cmp.Or(r.mustBeOwn(b.Tenant), r.mustBeForAllAgents("webhooks are")); err != nil {
 		return nil, err
 	}
 	changed, err := a.store.Webhooks.EnableDestination(ctx, b.Tenant, b.Origin)
@@ -145,7 +146,7 @@ func (a *API) replayDestination(ctx context.Context, r *request) (any, error) {
 	if err := checkReason(b.Reason); err != nil {
 		return nil, err
 	}
-	if err := r.mustBeForAllAgents("webhooks are"); err != nil {
+	if err := cmp.Or(r.mustBeOwn(b.Tenant), r.mustBeForAllAgents("webhooks are")); err != nil {
 		return nil, err
 	}
 	in := webhooks.ReplayRange{

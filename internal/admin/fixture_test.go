@@ -27,6 +27,9 @@ var callers = map[string]auth.Principal{
 		Tenant: "ops", Owner: "olga", Scopes: []auth.Scope{auth.ScopeOperatorRead, auth.ScopeOperatorWrite},
 		Method: auth.MethodAPIKey, KeyID: "k1",
 	},
+	"support": {
+		Tenant: "acme", Owner: "sally", Scopes: []auth.Scope{auth.ScopeTenantRead, auth.ScopeOperatorWrite},
+	},
 	"acme":     {Tenant: "acme", Owner: "sam", Scopes: []auth.Scope{auth.ScopeTenantRead}},
 	"corp":     {Tenant: "corp", Owner: "sue", Scopes: []auth.Scope{auth.ScopeTenantRead}},
 	"one":      {Tenant: "ops", Owner: "olga", Scopes: []auth.Scope{auth.ScopeOperatorRead}, Agents: []string{"other"}},

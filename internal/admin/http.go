@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,9 +61,9 @@ func (a *API) answer(rt *route, w http.ResponseWriter, hr *http.Request) (mem *b
 	defer session.Leave()
 	ctx, stop := session.Context(hr.Context())
 	defer stop()
-	if !slices.ContainsFunc(rt.scopes, p.Has) {
-		w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(rt.scopes[0])+`"`)
-		return nil, nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", rt.scopeNames(" or "))
+	if lacks := rt.lacks(&p); lacks != nil {
+		w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(lacks[0])+`"`)
+		return nil, nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", anyOf(lacks))
 	}
 	if a.cfg.Admit != nil && rt.stream == nil { // a stream counts as one: see Streams.Open
 		if err := a.cfg.Admit(p, rt.writes()); err != nil {
@@ -72,7 +71,7 @@ func (a *API) answer(rt *route, w http.ResponseWriter, hr *http.Request) (mem *b
 		}
 	}
 	mem = a.cfg.Budget.Open(budget.Owner{Tenant: p.Tenant, Name: p.Owner})
-	r := &request{Request: hr.WithContext(ctx), principal: p, writes: rt.writes(), mem: mem}
+	r := &request{Request: hr.WithContext(ctx), principal: p, mem: mem}
 	if err := a.decode(rt, r, w, mem); err != nil {
 		return mem, nil, err
 	}

@@ -53,10 +53,21 @@ func Document() []byte {
 
 var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 
+func describeScopes(rt *route) string {
+	text := "Needs the scope "
+	for i, one := range rt.needs() {
+		if i > 0 {
+			text += ", and "
+		}
+		text += anyOf(one)
+	}
+	return text + "."
+}
+
 func describeRoute(schemas object, rt *route) object {
 	op := object{
 		"operationId": rt.name, "summary": rt.summary,
-		"description": "Needs the scope " + rt.scopeNames(" or ") + ".",
+		"description": describeScopes(rt),
 		"responses":   describeAnswers(schemas, rt),
 	}
 	var parameters []any

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -73,7 +74,7 @@ func (a *API) purgeOwner(ctx context.Context, r *request) (any, error) {
 	if b.Tenant == "" || b.Owner == "" {
 		return nil, a2a.InvalidParams("owner", "name a tenant and an owner")
 	}
-	if err := r.mustBeForAllAgents("the tasks of an owner are"); err != nil {
+	if err := cmp.Or(r.mustBeOwn(b.Tenant), r.mustBeForAllAgents("the tasks of an owner are")); err != nil {
 		return nil, err
 	}
 	f := tasks.PurgeFilter{Tenant: b.Tenant, Owner: b.Owner, ContextID: b.Context, Most: mostPurged}

@@ -104,7 +104,7 @@ func TestActionsThatAStateDoesNotPermit(t *testing.T) {
 		{unknown, "purge", `{"reason":"x"}`, 404, "TASK_NOT_FOUND"},
 		{"no-id", "purge", `{"reason":"x"}`, 404, "TASK_NOT_FOUND"},
 	} {
-		got := f.post("writer", "/tasks/"+tt.task+"/"+tt.action, tt.body)
+		got := f.post("both", "/tasks/"+tt.task+"/"+tt.action, tt.body)
 		if got.status != tt.status || got.reason() != tt.reason {
 			t.Errorf("%s %s: %d %s, want %d %s", tt.action, tt.task, got.status, got.body, tt.status, tt.reason)
 		}
@@ -117,18 +117,18 @@ func TestAnswersFitTheQuestion(t *testing.T) {
 	f := newFixture(t)
 	id := f.asking(`{"schema":{"type":"object","required":["color"]}}`)
 	for _, body := range []string{`{"text":"red"}`, `{"data":{"size":1}}`, `{}`, `{"text":""}`} {
-		if got := f.post("writer", "/tasks/"+id.String()+"/answer", body); got.status != http.StatusBadRequest {
+		if got := f.post("both", "/tasks/"+id.String()+"/answer", body); got.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}
 	if actions := f.Actions(); len(actions) > 0 {
 		t.Errorf("the audit log has %q, want nothing", actions)
 	}
-	got := read[admin.Task](f, f.post("writer", "/tasks/"+id.String()+"/answer", `{"data":{"color":"red"}}`))
+	got := read[admin.Task](f, f.post("both", "/tasks/"+id.String()+"/answer", `{"data":{"color":"red"}}`))
 	if got.State != "submitted" {
 		t.Errorf("answered %+v", got)
 	}
-	again := f.post("writer", "/tasks/"+id.String()+"/answer", `{"data":{"color":"blue"}}`)
+	again := f.post("both", "/tasks/"+id.String()+"/answer", `{"data":{"color":"blue"}}`)
 	if again.status != http.StatusConflict || again.reason() != "NOT_WAITING" {
 		t.Errorf("answered again: %d %s", again.status, again.body)
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/auth"
@@ -15,7 +16,7 @@ type route struct {
 	path    string // below Prefix
 	name    string // operationId
 	summary string
-	scopes  []auth.Scope // any of them is enough
+	scopes  []auth.Scope // one of them, and operator:write for a write
 	query   any          // a struct, whose fields are the parameters; nil: none
 	body    any          // a struct; nil: none
 	answer  any          // a struct; nil: the answer is a stream of events
@@ -26,17 +27,35 @@ type route struct {
 
 func (rt *route) writes() bool { return rt.method != http.MethodGet }
 
-func (rt *route) scopeNames(between string) string {
-	names := make([]string, len(rt.scopes))
-	for i, s := range rt.scopes {
+// lacks returns the scopes of which a caller lacks one, if it does.
+func (rt *route) lacks(p *auth.Principal) []auth.Scope {
+	for _, one := range rt.needs() {
+		if !slices.ContainsFunc(one, p.Has) {
+			return one
+		}
+	}
+	return nil
+}
+
+// needs returns what a caller needs: one scope of each list.
+func (rt *route) needs() [][]auth.Scope {
+	if rt.writes() {
+		return [][]auth.Scope{writers, rt.scopes}
+	}
+	return [][]auth.Scope{rt.scopes}
+}
+
+func anyOf(scopes []auth.Scope) string {
+	names := make([]string, len(scopes))
+	for i, s := range scopes {
 		names[i] = string(s)
 	}
-	return strings.Join(names, between)
+	return strings.Join(names, " or ")
 }
 
 var (
 	readers   = []auth.Scope{auth.ScopeOperatorRead, auth.ScopeTenantRead}
-	operators = []auth.Scope{auth.ScopeOperatorRead} // read what is not of one tenant
+	operators = []auth.Scope{auth.ScopeOperatorRead} // for what is not of one tenant
 	writers   = []auth.Scope{auth.ScopeOperatorWrite}
 )
 
@@ -69,48 +88,48 @@ var routes = []route{
 	},
 	{
 		method: "POST", path: "/tasks/{task}/cancel", name: "cancelTask", summary: "Cancel a task.",
-		scopes: writers, body: Why{}, answer: Task{}, errors: conflicts, serve: (*API).cancelTask,
+		scopes: readers, body: Why{}, answer: Task{}, errors: conflicts, serve: (*API).cancelTask,
 	},
 	{
 		method: "POST", path: "/tasks/{task}/retry", name: "retryTask",
 		summary: "Make a new task from the first message of one that failed, was canceled or was rejected.",
-		scopes:  writers, body: Retry{}, answer: RetriedTask{}, errors: conflicts, serve: (*API).retryTask,
+		scopes:  readers, body: Retry{}, answer: RetriedTask{}, errors: conflicts, serve: (*API).retryTask,
 	},
 	{
 		method: "POST", path: "/tasks/{task}/resume", name: "resumeTask",
 		summary: "Give a parked task fresh attempts, and put it into the queue.",
-		scopes:  writers, body: Why{}, answer: ResumedTask{}, errors: conflicts, serve: (*API).resumeTask,
+		scopes:  readers, body: Why{}, answer: ResumedTask{}, errors: conflicts, serve: (*API).resumeTask,
 	},
 	{
 		method: "POST", path: "/tasks/{task}/answer", name: "answerTask",
 		summary: "Answer a task that waits for input or authentication, in place of its owner.",
-		scopes:  writers, body: Answer{}, answer: Task{}, errors: conflicts, serve: (*API).answerTask,
+		scopes:  readers, body: Answer{}, answer: Task{}, errors: conflicts, serve: (*API).answerTask,
 	},
 	{
 		method: "POST", path: "/tasks/{task}/assign", name: "assignTask",
 		summary: "Say which person is to answer the question of a task. An answer ends this.",
-		scopes:  writers, body: Assign{}, answer: Task{}, errors: conflicts, serve: (*API).assignTask,
+		scopes:  readers, body: Assign{}, answer: Task{}, errors: conflicts, serve: (*API).assignTask,
 	},
 	{
 		method: "POST", path: "/tasks/{task}/signal", name: "signalTask",
 		summary: "Send a signal to a task. It ends the wait that is for its name, or is kept for the next one.",
-		scopes:  writers, body: Signal{}, answer: SignaledTask{}, errors: conflicts, serve: (*API).signalTask,
+		scopes:  readers, body: Signal{}, answer: SignaledTask{}, errors: conflicts, serve: (*API).signalTask,
 	},
 	{
 		method: "POST", path: "/tasks/{task}/purge", name: "purgeTask",
 		summary: "Remove a task and everything about it, for good.",
-		scopes:  writers, body: Purge{}, answer: PurgedTask{}, errors: conflicts, serve: (*API).purgeTask,
+		scopes:  readers, body: Purge{}, answer: PurgedTask{}, errors: conflicts, serve: (*API).purgeTask,
 	},
 	{
 		method: "POST", path: "/purges", name: "purgeOwner",
 		summary: "Remove the tasks of an owner and everything about them, for good.",
-		scopes:  writers, body: PurgeOwner{}, answer: PurgedTasks{},
+		scopes:  readers, body: PurgeOwner{}, answer: PurgedTasks{},
 		errors: []int{http.StatusUnprocessableEntity}, serve: (*API).purgeOwner,
 	},
 	{
 		method: "POST", path: "/jobs", name: "startJob",
 		summary: "Start a bulk job: an action on all tasks that match. A dry run only counts them.",
-		scopes:  writers, body: NewJob{}, answer: StartedJob{}, errors: []int{http.StatusUnprocessableEntity},
+		scopes:  operators, body: NewJob{}, answer: StartedJob{}, errors: []int{http.StatusUnprocessableEntity},
 		serve: (*API).startJob,
 	},
 	{
@@ -129,7 +148,7 @@ var routes = []route{
 	{
 		method: "POST", path: "/jobs/{job}/stop", name: "stopJob",
 		summary: "Stop a bulk job. Tasks that it has acted on stay as they are.",
-		scopes:  writers, body: Why{}, answer: StoppedJob{}, errors: conflicts, serve: (*API).stopJob,
+		scopes:  operators, body: Why{}, answer: StoppedJob{}, errors: conflicts, serve: (*API).stopJob,
 	},
 	{
 		method: "GET", path: "/webhooks", name: "listWebhooks", summary: "List webhooks, newest first.",
@@ -145,7 +164,7 @@ var routes = []route{
 	{
 		method: "POST", path: "/webhooks/{webhook}/replay", name: "replayWebhook",
 		summary: "Make a webhook active again, and let it deliver again.",
-		scopes:  writers, body: Replay{}, answer: ReplayedWebhook{}, errors: conflicts, serve: (*API).replayWebhook,
+		scopes:  readers, body: Replay{}, answer: ReplayedWebhook{}, errors: conflicts, serve: (*API).replayWebhook,
 	},
 	{
 		method: "GET", path: "/destinations", name: "listDestinations", summary: "List webhooks by destination.",
@@ -155,13 +174,13 @@ var routes = []route{
 	{
 		method: "POST", path: "/destinations/enable", name: "enableDestination",
 		summary: "Call a destination again that is disabled, or whose circuit breaker is open.",
-		scopes:  writers, body: EnableDestination{}, answer: EnabledDestination{}, errors: []int{http.StatusConflict},
+		scopes:  readers, body: EnableDestination{}, answer: EnabledDestination{}, errors: []int{http.StatusConflict},
 		serve: (*API).enableDestination,
 	},
 	{
 		method: "POST", path: "/destinations/replay", name: "replayDestination",
 		summary: "Deliver again the events since a time, of all webhooks of a destination.",
-		scopes:  writers, body: ReplayDestination{}, answer: ReplayedDestination{},
+		scopes:  readers, body: ReplayDestination{}, answer: ReplayedDestination{},
 		errors: []int{http.StatusUnprocessableEntity}, serve: (*API).replayDestination,
 	},
 	{
@@ -171,12 +190,12 @@ var routes = []route{
 	{
 		method: "POST", path: "/keys", name: "createKey",
 		summary: "Make an API key. Its secret is in the answer, and in no other.",
-		scopes:  writers, body: NewKey{}, answer: CreatedKey{}, serve: (*API).createKey,
+		scopes:  operators, body: NewKey{}, answer: CreatedKey{}, serve: (*API).createKey,
 	},
 	{
 		method: "POST", path: "/keys/{key}/revoke", name: "revokeKey",
 		summary: "Revoke an API key: requests with it are refused from then on.",
-		scopes:  writers, body: Why{}, answer: Key{}, errors: []int{http.StatusNotFound}, serve: (*API).revokeKey,
+		scopes:  operators, body: Why{}, answer: Key{}, errors: []int{http.StatusNotFound}, serve: (*API).revokeKey,
 	},
 	{
 		method: "GET", path: "/sessions", name: "listSessions",
@@ -186,7 +205,7 @@ var routes = []route{
 	{
 		method: "POST", path: "/sessions/revoke", name: "revokeSessions",
 		summary: "End a session of the console, or all sessions of an owner.",
-		scopes:  writers, body: RevokeSessions{}, answer: RevokedSessions{}, serve: (*API).revokeSessions,
+		scopes:  operators, body: RevokeSessions{}, answer: RevokedSessions{}, serve: (*API).revokeSessions,
 	},
 	{
 		method: "GET", path: "/schedules", name: "listSchedules", summary: "List schedules and their next ticks.",
@@ -201,17 +220,17 @@ var routes = []route{
 	{
 		method: "POST", path: "/schedules/{agent}/{name}/run", name: "runSchedule",
 		summary: "Make a task of a schedule now. It is no tick.",
-		scopes:  writers, body: Why{}, answer: ScheduledTask{}, errors: conflicts, serve: (*API).runSchedule,
+		scopes:  readers, body: Why{}, answer: ScheduledTask{}, errors: conflicts, serve: (*API).runSchedule,
 	},
 	{
 		method: "POST", path: "/schedules/{agent}/{name}/pause", name: "pauseSchedule",
 		summary: "Pause a schedule until it is resumed.",
-		scopes:  writers, body: Why{}, answer: PausedSchedule{}, errors: conflicts, serve: (*API).pauseSchedule,
+		scopes:  readers, body: Why{}, answer: PausedSchedule{}, errors: conflicts, serve: (*API).pauseSchedule,
 	},
 	{
 		method: "POST", path: "/schedules/{agent}/{name}/resume", name: "resumeSchedule",
 		summary: "Let a paused schedule continue with the next tick.",
-		scopes:  writers, body: Why{}, answer: PausedSchedule{}, errors: conflicts, serve: (*API).resumeSchedule,
+		scopes:  readers, body: Why{}, answer: PausedSchedule{}, errors: conflicts, serve: (*API).resumeSchedule,
 	},
 	{
 		method: "GET", path: "/stats", name: "showStats", summary: "Show the state of the whole service.",
@@ -239,13 +258,13 @@ var routes = []route{
 	{
 		method: "POST", path: "/agents/{agent}/pause", name: "pauseAgent",
 		summary: "Let no worker claim the tasks of an agent. Attempts that have begun continue.",
-		scopes:  writers, body: Why{}, answer: StoppedAgent{}, errors: []int{http.StatusConflict},
+		scopes:  operators, body: Why{}, answer: StoppedAgent{}, errors: []int{http.StatusConflict},
 		serve: (*API).pauseAgent,
 	},
 	{
 		method: "POST", path: "/agents/{agent}/resume", name: "resumeAgent",
 		summary: "Let workers claim the tasks of a paused agent again.",
-		scopes:  writers, body: Why{}, answer: StoppedAgent{}, errors: []int{http.StatusConflict},
+		scopes:  operators, body: Why{}, answer: StoppedAgent{}, errors: []int{http.StatusConflict},
 		serve: (*API).resumeAgent,
 	},
 	{
@@ -256,13 +275,13 @@ var routes = []route{
 	{
 		method: "POST", path: "/workers/{worker}/drain", name: "drainWorker",
 		summary: "Let a worker claim no more tasks, and give those that it has to others if expire is true.",
-		scopes:  writers, body: Drain{}, answer: StoppedWorker{}, errors: []int{http.StatusConflict},
+		scopes:  operators, body: Drain{}, answer: StoppedWorker{}, errors: []int{http.StatusConflict},
 		serve: (*API).drainWorker,
 	},
 	{
 		method: "POST", path: "/workers/{worker}/resume", name: "resumeWorker",
 		summary: "Let a drained worker claim tasks again.",
-		scopes:  writers, body: Why{}, answer: StoppedWorker{}, errors: []int{http.StatusConflict},
+		scopes:  operators, body: Why{}, answer: StoppedWorker{}, errors: []int{http.StatusConflict},
 		serve: (*API).resumeWorker,
 	},
 	{

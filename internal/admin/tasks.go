@@ -167,8 +167,15 @@ func (a *API) position(ctx context.Context, r *request, q *TaskQuery) (operate.P
 }
 
 // everyTenant reports whether a request is about the tasks of every tenant, and not only of its caller's own.
-func (r *request) everyTenant() bool {
-	return r.principal.Has(auth.ScopeOperatorRead) || r.writes && r.principal.Has(auth.ScopeOperatorWrite)
+func (r *request) everyTenant() bool { return r.principal.Has(auth.ScopeOperatorRead) }
+
+// mustBeOwn refuses a change for another tenant than that of a caller who sees only its own.
+func (r *request) mustBeOwn(tenant string) error {
+	if r.everyTenant() || tenant == r.principal.Tenant {
+		return nil
+	}
+	return a2a.Errorf(a2a.CodeForbidden, "the credentials are for another tenant and lack the scope %s",
+		auth.ScopeOperatorRead)
 }
 
 // mustBeForAllAgents refuses credentials for certain agents. what is about all agents, as in "the audit log is".

@@ -215,7 +215,7 @@ func TestUnknownAndInvalidInputIsRefused(t *testing.T) {
 		"purge":  {`{}`, `{"reason":""}`},
 	} {
 		for _, body := range bodies {
-			if got := f.post("writer", "/tasks/"+id+"/"+path, body); got.status != http.StatusBadRequest {
+			if got := f.post("both", "/tasks/"+id+"/"+path, body); got.status != http.StatusBadRequest {
 				t.Errorf("%s %.40s: %d %s", path, body, got.status, got.body)
 			}
 		}
