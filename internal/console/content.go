@@ -1,9 +1,7 @@
 package console
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"maps"
@@ -15,9 +13,6 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/term"
 )
-
-// maxText is how many bytes of a text a page shows.
-const maxText = 32 << 10
 
 // shownMessage is a message on a page.
 type shownMessage struct {
@@ -47,49 +42,46 @@ type shownPart struct {
 	Image string // URL of an image that may be shown; empty: there is none
 }
 
-// withMarkup renders the markup of a text of an agent.
-func (s shownPart) withMarkup(mediaType string) shownPart {
-	if s.Text != "" && mediaType != "text/plain" {
-		s.HTML, _ = renderMarkdown(s.Text)
+// agentPart shows a part of an agent, whose text may have markup.
+func (s *shown) agentPart(p *a2a.Part, link string) shownPart {
+	part := s.part(p, link)
+	if part.Text != "" && p.MediaType != "text/plain" {
+		part.HTML = s.markup(part.Text)
 	}
-	return s
+	return part
 }
 
-func showMessage(m *a2a.Message) shownMessage {
-	s := shownMessage{Role: "user"}
-	if m.Role == a2a.RoleAgent {
-		s.Role = "agent"
+func (s *shown) message(in *a2a.Message) shownMessage {
+	m, part := shownMessage{Role: "user"}, s.part
+	if in.Role == a2a.RoleAgent {
+		m.Role, part = "agent", s.agentPart
 	}
-	for i := range m.Parts {
-		p := showPart(&m.Parts[i], "")
-		if m.Role == a2a.RoleAgent {
-			p = p.withMarkup(m.Parts[i].MediaType)
-		}
-		s.Parts = append(s.Parts, p)
+	for i := range in.Parts {
+		m.Parts = append(m.Parts, part(&in.Parts[i], ""))
 	}
-	return s
+	return m
 }
 
-func showArtifact(task a2a.ID, index int, a *a2a.Artifact) shownArtifact {
-	s := shownArtifact{ID: a.ID, Name: a.Name, Description: a.Description}
-	if s.Name == "" {
-		s.Name = a.ID
+func (s *shown) artifact(task a2a.ID, index int, in *a2a.Artifact) shownArtifact {
+	a := shownArtifact{ID: in.ID, Name: in.Name, Description: in.Description}
+	if a.Name == "" {
+		a.Name = in.ID
 	}
 	// The text parts of a stream are pieces of one text.
-	if text, ok := joinText(a.Parts); ok {
+	if text, ok := joinText(in.Parts); ok {
 		link := fmt.Sprintf("%s/tasks/%s/files/%d/all", Prefix, task, index)
-		p := showPart(&a2a.Part{Kind: a2a.PartText, Text: text}, link)
-		s.Parts = []shownPart{p.withMarkup(a.Parts[0].MediaType)}
-		return s
+		whole := a2a.Part{Kind: a2a.PartText, Text: text, MediaType: in.Parts[0].MediaType}
+		a.Parts = []shownPart{s.agentPart(&whole, link)}
+		return a
 	}
-	for i := range a.Parts {
-		p := showPart(&a.Parts[i], fmt.Sprintf("%s/tasks/%s/files/%d/%d", Prefix, task, index, i))
-		if rasterType(&a.Parts[i]) != "" {
+	for i := range in.Parts {
+		p := s.agentPart(&in.Parts[i], fmt.Sprintf("%s/tasks/%s/files/%d/%d", Prefix, task, index, i))
+		if rasterType(&in.Parts[i]) != "" {
 			p.Image = fmt.Sprintf("%s/tasks/%s/images/%d/%d", Prefix, task, index, i)
 		}
-		s.Parts = append(s.Parts, p.withMarkup(a.Parts[i].MediaType))
+		a.Parts = append(a.Parts, p)
 	}
-	return s
+	return a
 }
 
 // joinText returns the text of parts that are all text.
@@ -104,21 +96,16 @@ func joinText(parts []a2a.Part) (string, bool) {
 	return b.String(), len(parts) > 0
 }
 
-func showPart(p *a2a.Part, link string) shownPart {
+func (s *shown) part(p *a2a.Part, link string) shownPart {
 	switch p.Kind {
 	case a2a.PartText:
-		s := shownPart{Text: p.Text, Size: int64(len(p.Text)), Link: link}
-		if len(p.Text) > maxText {
-			s.Text, s.Cut = strings.ToValidUTF8(p.Text[:maxText], ""), true
-		}
-		return s
+		part := shownPart{Size: int64(len(p.Text)), Link: link}
+		part.Text, part.Cut = s.text(p.Text, maxText)
+		return part
 	case a2a.PartData:
-		s := shownPart{JSON: indent(p.Data), Size: int64(len(p.Data)), Link: link}
-		s.Open = len(p.Data) < 600 && !isExpects(p)
-		if len(s.JSON) > maxText {
-			s.JSON, s.Cut = strings.ToValidUTF8(s.JSON[:maxText], ""), true
-		}
-		return s
+		part := shownPart{Size: int64(len(p.Data)), Link: link, Open: len(p.Data) < 600 && !isExpects(p)}
+		part.JSON, part.Cut = s.json(p.Data, maxText)
+		return part
 	case a2a.PartURL:
 		return shownPart{URL: p.Text, File: p.Filename, Type: p.MediaType}
 	}
@@ -131,15 +118,6 @@ func fileName(p *a2a.Part) string {
 		return p.Filename
 	}
 	return "file"
-}
-
-// indent formats JSON, or returns it as it is if it is none.
-func indent(v []byte) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, v, "", "  "); err != nil {
-		return string(v)
-	}
-	return b.String()
 }
 
 // filePolicy keeps a browser from running anything of a file, should it show one in spite of its headers.

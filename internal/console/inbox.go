@@ -116,15 +116,15 @@ func newQuestion(in *operate.Question, v *viewer) *question {
 		if isExpects(&in.Message[i]) {
 			continue // the form shows it
 		}
-		q.Parts = append(q.Parts, showPart(&in.Message[i], "").withMarkup(in.Message[i].MediaType))
+		q.Parts = append(q.Parts, v.shown.agentPart(&in.Message[i], ""))
 	}
-	for k, v := range rawjson.Members(in.Expects) {
+	for k, value := range rawjson.Members(in.Expects) {
 		switch string(k) {
 		case "choices":
-			q.Choices = texts(v)
+			q.Choices = texts(value)
 		case "schema":
-			q.Schema = indent(v)
-			q.Fields = fieldsOf(v)
+			q.Schema, _ = v.shown.json(value, maxText)
+			q.Fields = fieldsOf(value)
 		}
 	}
 	return q

@@ -2,8 +2,10 @@ package console
 
 import (
 	"bytes"
+	"errors"
 	"html/template"
 	"net/url"
+	"strings"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -42,18 +44,74 @@ var markdown = goldmark.New(
 	goldmark.WithRendererOptions(html.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(harmless{}, 100))),
 )
 
-// renderMarkdown renders a text. It reports false for a text without any markup, which is better shown as it is.
-func renderMarkdown(source string) (template.HTML, bool) {
+// renderMarkdown renders a text. It reports false for a text without any markup, which is better shown as it is, and for
+// one that would become more than the given number of bytes.
+func renderMarkdown(source string, most int) (template.HTML, bool) {
 	src := []byte(source)
+	if isExcessive(src) {
+		return "", false
+	}
 	doc := markdown.Parser().Parse(text.NewReader(src))
 	if !marked(doc) {
 		return "", false
 	}
-	var b bytes.Buffer
+	b := bounded{most: most}
 	if markdown.Renderer().Render(&b, src, doc) != nil {
 		return "", false
 	}
 	return template.HTML(b.String()), true //nolint:gosec // the renderer escapes what it does not know
+}
+
+// bounded is a buffer that takes no more than most bytes.
+type bounded struct {
+	bytes.Buffer
+	most int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.most {
+		return 0, errTooMuchMarkup
+	}
+	return b.Buffer.Write(p)
+}
+
+var errTooMuchMarkup = errors.New("too much markup")
+
+const (
+	// maxNesting is how many quotes and lists a line may begin inside each other. Each is a node of the parser, and a
+	// character may begin one.
+	maxNesting = 32
+	// maxCells is how many cells a table may have. The parser makes those that a row lacks.
+	maxCells = 10_000
+)
+
+// isExcessive reports whether a text would cost the parser many times its bytes, as no text for people does.
+func isExcessive(src []byte) bool {
+	lines, columns := 0, 0
+	for line := range bytes.Lines(src) {
+		lines++
+		if len(bytes.Trim(line, "|-: \t\r\n>*+.)0123456789")) == 0 {
+			columns = max(columns, bytes.Count(line, []byte("|")))
+		}
+		if nesting(line) > maxNesting {
+			return true
+		}
+	}
+	return columns*lines > maxCells
+}
+
+// nesting returns how many quotes and lists a line begins.
+func nesting(line []byte) (n int) {
+	for i, c := range line {
+		switch {
+		case c == ' ', c == '\t', '0' <= c && c <= '9':
+		case c == '>', strings.IndexByte("-+*.)", c) >= 0 && i+1 < len(line) && line[i+1] == ' ':
+			n++
+		default:
+			return n
+		}
+	}
+	return n
 }
 
 // marked reports whether a document is more than paragraphs of text.

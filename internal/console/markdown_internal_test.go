@@ -19,7 +19,7 @@ func TestMarkdownIsRendered(t *testing.T) {
 		"[a2ad](https://a2ad.example)":    `<a rel="noopener noreferrer nofollow" href="https://a2ad.example">a2ad</a>`,
 		"<ann@example.org>":               `href="mailto:ann@example.org"`,
 	} {
-		got, ok := renderMarkdown(source)
+		got, ok := renderMarkdown(source, maxText)
 		if !ok || !strings.Contains(string(got), want) {
 			t.Errorf("%q becomes %q, want %q in it", source, got, want)
 		}
@@ -29,7 +29,7 @@ func TestMarkdownIsRendered(t *testing.T) {
 func TestTextWithoutMarkupIsNoMarkdown(t *testing.T) {
 	t.Parallel()
 	for _, source := range []string{"", "hello", "two\nlines\n\nand a paragraph", "a < b && c > d", "snake_case_name"} {
-		if got, ok := renderMarkdown(source); ok {
+		if got, ok := renderMarkdown(source, maxText); ok {
 			t.Errorf("%q becomes %q", source, got)
 		}
 	}
@@ -63,7 +63,7 @@ var (
 // checkHarmless reports tags and attributes that the renderer does not make.
 func checkHarmless(t *testing.T, source string) {
 	t.Helper()
-	got, ok := renderMarkdown(source)
+	got, ok := renderMarkdown(source, maxText)
 	if !ok {
 		return // it is shown as text
 	}

@@ -152,7 +152,7 @@ func (c *Console) showPlayed(q *request) error {
 	case err != nil:
 		return err
 	default:
-		t.Messages, t.Artifacts = showContent(task)
+		t.Messages, t.Artifacts = q.shown.content(task)
 		if i := slices.IndexFunc(task.History, func(m a2a.Message) bool { return m.Role == a2a.RoleUser }); i >= 0 {
 			v.Snippets = snippetsOf(c.addressOf(q.r), row.Agent, c.cfg.Open, task.History[i].Parts)
 		}
@@ -184,7 +184,7 @@ func (c *Console) frames(
 		e.ContextID = t.ContextID
 		list = append(list, rawEvent{
 			Seq: e.Seq, ID: sse.FormatID(e.Seq, e.UID.Short()), At: e.Time,
-			JSON: indent(form.AppendEvent(nil, e, e.State().Terminal())),
+			JSON: q.shown.frame(form.AppendEvent(nil, e, e.State().Terminal())),
 		})
 		if cut {
 			more = e.Seq

@@ -82,7 +82,7 @@ func (c *Console) showRaw(q *request) error {
 func (c *Console) addRaw(q *request, v *rawView, task *a2a.Task, after int64, version string, form wireForm) error {
 	f := rawForm{Version: version}
 	if task != nil && v.First {
-		f.Task = indent(form.AppendTask(nil, task))
+		f.Task = q.shown.frame(form.AppendTask(nil, task))
 	}
 	var err error
 	f.Events, v.More, err = c.frames(q, &v.TaskRow, after, form)

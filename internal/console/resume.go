@@ -70,7 +70,7 @@ func (c *Console) resume(q *request, d *drop, agent *a2a.Agent, t *operate.TaskR
 		if err != nil {
 			return err
 		}
-		d.add(&f, t.ContextID)
+		d.add(&q.shown, &f, t.ContextID)
 	}
 	for seq := d.Last + 1; seq <= t.LastSeq && len(d.Frames) < rawEvents; seq++ {
 		d.Missing = append(d.Missing, seq)
@@ -79,15 +79,15 @@ func (c *Console) resume(q *request, d *drop, agent *a2a.Agent, t *operate.TaskR
 }
 
 // add adds a frame, and notes the events between it and the one before.
-func (d *drop) add(f *engine.Frame, contextID string) {
+func (d *drop) add(s *shown, f *engine.Frame, contextID string) {
 	seq, uid := f.Seq()
 	frame := rawEvent{Seq: seq, ID: sse.FormatID(seq, uid.Short())}
 	if f.Task != nil {
-		frame.At, frame.JSON = f.Task.Status.Time, indent(v1.Codec{}.AppendSnapshot(nil, f.Task))
+		frame.At, frame.JSON = f.Task.Status.Time, s.frame(v1.Codec{}.AppendSnapshot(nil, f.Task))
 	} else {
 		entry := f.Item.Entry
 		entry.ContextID = contextID
-		frame.At, frame.JSON = entry.Time, indent(v1.Codec{}.AppendEvent(nil, &entry, f.Last))
+		frame.At, frame.JSON = entry.Time, s.frame(v1.Codec{}.AppendEvent(nil, &entry, f.Last))
 		for missing := d.Last + 1; missing < seq; missing++ {
 			d.Missing = append(d.Missing, missing)
 		}

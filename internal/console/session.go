@@ -42,6 +42,8 @@ type viewer struct {
 	Theme     string // light or dark; empty: as the system
 	Path      string // of the page
 	Signed    bool
+
+	shown shown
 }
 
 // Who names the viewer as the audit log does.

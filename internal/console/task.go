@@ -74,7 +74,7 @@ func (c *Console) showTask(q *request) error {
 	case err != nil:
 		return err
 	default:
-		v.show(task)
+		v.show(&q.shown, task)
 	}
 	if t.State.Interrupted() {
 		if v.Question, err = c.questionOf(q, t.ID); err != nil {
@@ -134,24 +134,24 @@ func (v *taskView) fill(t *operate.Timeline, end time.Time) {
 }
 
 // show sets the content.
-func (v *taskView) show(t *a2a.Task) {
-	v.Messages, v.Artifacts = showContent(t)
+func (v *taskView) show(s *shown, t *a2a.Task) {
+	v.Messages, v.Artifacts = s.content(t)
 	if len(t.History) > 0 {
 		v.RetryOf, _ = rawjson.String(rawjson.Get(t.History[0].Metadata, tasks.RetryOf))
 	}
 }
 
-// showContent returns the messages and artifacts of a task.
-func showContent(t *a2a.Task) (messages []shownMessage, artifacts []shownArtifact) {
+// content returns the messages and artifacts of a task.
+func (s *shown) content(t *a2a.Task) (messages []shownMessage, artifacts []shownArtifact) {
 	history := t.History
 	if m := t.Status.Message; m != nil {
 		history = append(history[:len(history):len(history)], *m)
 	}
 	for i := range history {
-		messages = append(messages, showMessage(&history[i]))
+		messages = append(messages, s.message(&history[i]))
 	}
 	for i := range t.Artifacts {
-		artifacts = append(artifacts, showArtifact(t.ID, i, &t.Artifacts[i]))
+		artifacts = append(artifacts, s.artifact(t.ID, i, &t.Artifacts[i]))
 	}
 	return messages, artifacts
 }
