@@ -24,7 +24,6 @@ import (
 type request struct {
 	*http.Request
 	principal auth.Principal
-	writes    bool          // whether the route changes something
 	query     any           // a pointer to what the route reads; nil: it reads no query
 	body      any           // the same for the body
 	mem       *budget.Lease // memory that the request holds until its answer has been written

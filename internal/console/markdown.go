@@ -44,8 +44,8 @@ var markdown = goldmark.New(
 	goldmark.WithRendererOptions(html.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(harmless{}, 100))),
 )
 
-// renderMarkdown renders a text. It reports false for a text without any markup, which is better shown as it is, and for
-// one that would become more than the given number of bytes.
+// renderMarkdown renders a text. It reports false for a text without any markup, which is better shown as it is, and
+// for one that would become more than the given number of bytes.
 func renderMarkdown(source string, most int) (template.HTML, bool) {
 	src := []byte(source)
 	if isExcessive(src) {

@@ -12,7 +12,8 @@ import (
 
 func FuzzIndent(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `[]`, `[ ]`, "{ \"a\" : [ 1 , {\"b\":{}} ], \"\\\"}\":null}\n", `"a\"b"`, `-1.5e3`, `[[[[1,2],[]]]]`, `"é"`, `x`,
+		`{}`, `[]`, `[ ]`, "{ \"a\" : [ 1 , {\"b\":{}} ], \"\\\"}\":null}\n", `"a\"b"`, `-1.5e3`, `[[[[1,2],[]]]]`,
+		`"é"`, `x`,
 	} {
 		f.Add([]byte(seed), 40)
 	}
@@ -26,7 +27,8 @@ func FuzzIndent(f *testing.F) {
 			t.Errorf("%q becomes %q, cut: %v, want %q", v, got, cut, whole)
 		}
 		got, cut := indent(v, most)
-		if len(got) > most || cut != (len(whole) > most) || !strings.HasPrefix(whole, strings.TrimRight(got, "\ufffd")) {
+		if len(got) > most || cut != (len(whole) > most) ||
+			!strings.HasPrefix(whole, strings.TrimRight(got, "\ufffd")) {
 			t.Errorf("%d bytes of %q are %q, cut: %v", most, v, got, cut)
 		}
 	})
@@ -43,8 +45,10 @@ var manyParts = map[string]a2a.Part{
 	"many lists":        {Kind: a2a.PartText, Text: strings.Repeat("* x\n\n1) y\n\n", maxText/11)},
 	"many lines":        {Kind: a2a.PartText, Text: strings.Repeat("a\n", maxText/2) + "**b**"},
 	"emphasis":          {Kind: a2a.PartText, Text: strings.Repeat("*a **b ", maxText/7)},
-	"links":             {Kind: a2a.PartText, Text: strings.Repeat("[", maxText/2) + strings.Repeat("](http://e.example)", 800)},
-	"a table":           {Kind: a2a.PartText, Text: strings.Repeat("|a", 200) + "|\n" + strings.Repeat("|-", 200) + "|\n" + strings.Repeat("|\n", 10_000)},
+	"links": {Kind: a2a.PartText, Text: strings.Repeat("[", maxText/2) +
+		strings.Repeat("](http://e.example)", 800)},
+	"a table": {Kind: a2a.PartText, Text: strings.Repeat("|a", 200) + "|\n" + strings.Repeat("|-", 200) + "|\n" +
+		strings.Repeat("|\n", 10_000)},
 }
 
 // A page has a bound, whatever it shows, and needs not much more memory than that.

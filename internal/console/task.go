@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/timeline"
 )
 
 // What a page of a task shows at most.
@@ -28,7 +29,7 @@ type taskView struct {
 	Messages  []shownMessage
 	Artifacts []shownArtifact
 	TooLarge  int64 // bytes of the content, if it is not shown for its size
-	Rows      []row
+	Rows      []timeline.Row
 	Left      int // rows that are not shown
 	Bars      []bar
 	Took      time.Duration

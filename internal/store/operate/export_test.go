@@ -7,7 +7,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
 )
 
-// CountWaiting counts the tasks that wait from at most so many pages.
+// CountWaiting counts waiting tasks, from at most the given number of pages of their table.
 func CountWaiting(ctx context.Context, s *Store, pages int64) (list []WaitingCount, err error) {
 	err = s.db.Search(ctx, func(tx *db.Tx) error {
 		list, err = countWaiting(ctx, dbsqlc.New(tx), pages)

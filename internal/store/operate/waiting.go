@@ -23,7 +23,8 @@ const (
 	allWaitingPages = math.MaxInt32
 )
 
-// countWaiting reads at most so many pages of the table. Of an estimate, Next is that of the waits that were read.
+// countWaiting reads at most the given number of pages of the table. Of an estimate, Next is that of the waits that
+// were read.
 func countWaiting(ctx context.Context, q *dbsqlc.Queries, pages int64) ([]WaitingCount, error) {
 	rows, err := q.CountWaiting(ctx, pages)
 	list := make([]WaitingCount, len(rows))

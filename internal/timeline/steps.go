@@ -1,4 +1,4 @@
-package admin
+package timeline
 
 import (
 	"fmt"
@@ -9,20 +9,21 @@ import (
 )
 
 // stepRows shows the steps, waits, calls and signals of a task. A wait or a call lasts until it is over.
-func stepRows(t *operate.Timeline) (rows []Happening) {
+func stepRows(t *operate.Timeline) (rows []Row) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		row := Happening{
-			At: at(s.At), Kind: s.Kind.String(), Actor: s.Worker, Text: describeStep(s), order: orderStep,
+		row := Row{
+			At: s.At, Kind: s.Kind.String(), Who: s.Worker, Text: describeStep(s), Child: s.Child, Bad: s.Failed,
+			order: orderStep,
 		}
 		if s.Kind != a2a.StepWork && !s.EndedAt.IsZero() {
-			row.Ms = since(s.At, s.EndedAt)
+			row.Took = took(s.At, s.EndedAt)
 		}
 		rows = append(rows, row)
 	}
 	for _, s := range t.Signals {
-		rows = append(rows, Happening{
-			At: at(s.At), Kind: "signal", Actor: s.Sender, Text: s.Name + ": " + s.Value, order: orderAction,
+		rows = append(rows, Row{
+			At: s.At, Kind: "signal", Who: s.Sender, Text: s.Name + ": " + s.Value, order: orderAction,
 		})
 	}
 	return rows
@@ -32,9 +33,6 @@ func describeStep(s *operate.Recorded) string {
 	text := s.Key
 	if s.Name != "" && s.Name != s.Key {
 		text += " (" + s.Name + ")"
-	}
-	if s.Kind == a2a.StepCall {
-		text += ", task " + s.Child.String()
 	}
 	if s.Artifact != "" {
 		text += ", artifact " + term.Cell(s.Artifact)
