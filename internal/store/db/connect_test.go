@@ -37,6 +37,9 @@ func TestConnectionsHaveNamesAndLimits(t *testing.T) {
 		c.StatementTimeout, c.LockTimeout, c.IdleTxTimeout = 7*time.Second, 3*time.Second, 2*time.Second
 	})
 	f.NewTask()
+	if err := f.DB.Ready(t.Context()); err != nil { // that connects the pools which nothing has used so far
+		t.Error(err)
+	}
 	names := storetest.Value[string](f, `
 		SELECT string_agg(DISTINCT application_name, ' ' ORDER BY application_name) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)

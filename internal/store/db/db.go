@@ -115,7 +115,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		s.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	for _, p := range s.pools() {
+	for _, p := range []*Pool{s.api, s.work} { // each role; the other pools connect when they are used
 		if err := p.Ping(ctx); err != nil {
 			s.Close()
 			return nil, opened(Redact(err))

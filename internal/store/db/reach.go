@@ -207,12 +207,17 @@ func (s *DB) Ready(ctx context.Context) error {
 		return *err
 	}
 	for _, p := range s.pools() {
-		quiet := time.Since(time.Unix(0, p.dialer.heard.Load()))
+		heard := p.dialer.heard.Load() // zero until the pool is used first
+		quiet := time.Since(time.Unix(0, heard))
 		if quiet < provenFor {
 			continue
 		}
 		if err := p.Ping(ctx); err != nil {
-			return fmt.Errorf("no answer to the %s connections for %s: %w", p.name, quiet.Round(time.Second), err)
+			ever := "so far"
+			if heard != 0 {
+				ever = "for " + quiet.Round(time.Second).String()
+			}
+			return fmt.Errorf("no answer to the %s connections %s: %w", p.name, ever, err)
 		}
 	}
 	return nil

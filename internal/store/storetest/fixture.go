@@ -77,6 +77,11 @@ func (f *Fixture) Replica(name string, change ...func(*store.Config)) *store.Sto
 		f.T.Fatalf("open store: %v", err)
 	}
 	f.T.Cleanup(s.Close)
+	if cfg.URL != f.URL { // a fault on the way must hit a statement of the test, and not one that sets a connection up
+		if err := s.DB.Ready(f.T.Context()); err != nil {
+			f.T.Fatalf("connect all pools: %v", err)
+		}
+	}
 	return s
 }
 

@@ -78,7 +78,13 @@ func (s server) makeTemplate(ctx context.Context, name string) error {
 	if err := operate.MigrateUp(ctx, s.database(fresh)); err != nil {
 		return err
 	}
-	// A backend of the migration may take a moment to end, and would block the rename.
+	// A backend that starts writes the cache of the catalogs that the migrations removed. Copies of the files have it.
+	again, err := pgx.Connect(ctx, s.database(fresh))
+	if err != nil {
+		return err
+	}
+	again.Close(ctx)
+	// A backend may take a moment to end, and would block the rename.
 	if err := disconnect(ctx, conn, fresh); err != nil {
 		return err
 	}
