@@ -218,13 +218,18 @@ func TestCallsFailAtOnceWhileTheDatabaseIsUnreachable(t *testing.T) {
 			})
 			const calls = 100
 			begin := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), backWithin)
+			defer cancel()
 			for range calls {
-				_, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello"))
+				_, err := s.Tasks.Submit(ctx, storetest.Submission("hello"))
 				storetest.WantCode(t, err, a2a.CodeUnavailable)
-				_, err = s.Tasks.Head(t.Context(), storetest.Ann, db.NewTaskID())
+				_, err = s.Tasks.Head(ctx, storetest.Ann, db.NewTaskID())
 				storetest.WantCode(t, err, a2a.CodeUnavailable)
-				_, err = s.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0)
+				_, err = s.Tasks.NewClaimer().Claim(ctx, storetest.Agent, 1, storetest.TTL, 0)
 				storetest.WantCode(t, err, a2a.CodeUnavailable)
+			}
+			if ctx.Err() != nil {
+				t.Error("the calls wait for the database")
 			}
 			t.Logf("%d calls failed in %v", 3*calls, time.Since(begin))
 			fault.restore(p)
