@@ -59,6 +59,7 @@ func experiments() []experiment {
 		{"agents", "a thousand agents: transactions at rest, and how soon tasks are picked up", (*bench).agents},
 		{"auth", "blocking sends with an API key against sends without authentication", (*bench).auth},
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
+		{"silent", "sends after all connections to PostgreSQL fell silent", (*bench).silent},
 		{"starve", "reads while many requests wait, on a small pool", (*bench).starve},
 		{"timing", "whether response times of refusals reveal which tasks exist", (*bench).timing},
 		{"observe", "what metrics and the log cost", (*bench).observe},
