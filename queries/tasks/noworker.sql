@@ -19,12 +19,26 @@ RETURNING o.agent;
 
 -- WorkersMissing records an outage of each of these agents of which no worker was in touch for the time of patience,
 -- although a task has waited for longer. It returns these agents: began says that the outage begins now, overdue that it
--- has lasted longer than the limit of the agent.
+-- has lasted longer than the limit of the agent. A paused agent misses no worker: its tasks wait.
 -- name: WorkersMissing :many
 WITH n AS (
   SELECT clock_timestamp() AS now
+), paused AS (
+  SELECT s.name
+  FROM a2a.claim_stops s
+  WHERE s.kind = 'agent' AND s.name = ANY (sqlc.arg(agents)::text[])
+), ended AS (
+  -- If there is no worker when the agent is resumed, the outage begins then.
+  DELETE FROM a2a.agent_outages o
+  WHERE o.agent = ANY (ARRAY(
+    SELECT x.agent
+    FROM a2a.agent_outages x
+    WHERE x.agent = ANY (ARRAY(SELECT p.name FROM paused p))
+    FOR UPDATE SKIP LOCKED))
 ), served AS (
-  SELECT unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(limits)::bigint[]) AS most
+  SELECT x.agent, x.most
+  FROM (SELECT unnest(sqlc.arg(agents)) AS agent, unnest(sqlc.arg(limits)::bigint[]) AS most) x
+  WHERE x.agent <> ALL (ARRAY(SELECT p.name FROM paused p))
 ), known AS (
   -- An agent of which no worker was ever seen counts from now on. A time in the future was stored before the clock was
   -- set back.

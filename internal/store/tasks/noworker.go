@@ -45,7 +45,8 @@ type Unclaimed struct {
 
 // SweepUnclaimed finds the agents of which no remote worker is in touch although tasks wait. It tells the clients of
 // tasks that have waited for the time of patience. It fails or parks tasks that have waited for longer than the limit
-// of the agent, if it had no worker for as long. If another process is doing this, it does nothing.
+// of the agent, if it had no worker for as long. The tasks of a paused agent wait, and its outage ends. If another
+// process is doing this, it does nothing.
 func (s *Store) SweepUnclaimed(ctx context.Context, w UnclaimedSweep) (Unclaimed, error) {
 	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (out Unclaimed, err error) {
 		free, err := tx.TryChore(ctx, db.ChoreWorkers)

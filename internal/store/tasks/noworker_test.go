@@ -174,6 +174,37 @@ func TestTasksWaitForABusyWorker(t *testing.T) {
 	s.Invariants()
 }
 
+// The tasks of a paused agent wait while its workers are stopped, for example for an upgrade. The outage before the
+// pause is over, and the time of the pause is none.
+func TestTasksOfAPausedAgentWait(t *testing.T) {
+	t.Parallel()
+	s := newSweeps(t)
+	task := s.NewTask()
+	s.want("before the pause", s.after(9*time.Minute), tasks.Unclaimed{Began: []string{storetest.Agent}, Told: 1})
+	if _, _, err := s.Tasks.BeginStop(t.Context(), tasks.StopAgent, storetest.Agent, false); err != nil {
+		t.Fatal(err)
+	}
+	s.NewTask()
+	for _, limits := range []a2a.Limits{
+		{Unreachable: 10 * time.Minute}, {Unreachable: 10 * time.Minute, OnExhausted: a2a.ExhaustedPark},
+	} {
+		s.Agents[storetest.Agent] = limits
+		s.want("while the agent is paused", s.after(15*time.Minute), tasks.Unclaimed{})
+	}
+	if got := s.Log(task); len(got) != 2 {
+		t.Errorf("the log has %d events, want the first one and the reason", len(got))
+	}
+	if outages, err := s.Tasks.Outages(t.Context()); err != nil || len(outages) != 0 {
+		t.Errorf("outages of a paused agent: %v, %v", outages, err)
+	}
+	if _, err := s.Tasks.EndStop(t.Context(), tasks.StopAgent, storetest.Agent); err != nil {
+		t.Fatal(err)
+	}
+	s.want("after the pause", s.after(10*time.Minute), tasks.Unclaimed{Began: []string{storetest.Agent}, Told: 1})
+	s.want("after the limit", s.after(3*time.Minute), tasks.Unclaimed{Parked: 2})
+	s.Invariants()
+}
+
 // While no server runs, no worker can be in touch. That time is no outage of the workers.
 func TestTimeWithoutServersIsNoOutageOfWorkers(t *testing.T) {
 	t.Parallel()

@@ -279,8 +279,22 @@ func (q *Queries) UnclaimedTell(ctx context.Context, arg UnclaimedTellParams) ([
 const workersMissing = `-- name: WorkersMissing :many
 WITH n AS (
   SELECT clock_timestamp() AS now
+), paused AS (
+  SELECT s.name
+  FROM a2a.claim_stops s
+  WHERE s.kind = 'agent' AND s.name = ANY ($1::text[])
+), ended AS (
+  -- If there is no worker when the agent is resumed, the outage begins then.
+  DELETE FROM a2a.agent_outages o
+  WHERE o.agent = ANY (ARRAY(
+    SELECT x.agent
+    FROM a2a.agent_outages x
+    WHERE x.agent = ANY (ARRAY(SELECT p.name FROM paused p))
+    FOR UPDATE SKIP LOCKED))
 ), served AS (
-  SELECT unnest($1::text[]) AS agent, unnest($2::bigint[]) AS most
+  SELECT x.agent, x.most
+  FROM (SELECT unnest($1) AS agent, unnest($2::bigint[]) AS most) x
+  WHERE x.agent <> ALL (ARRAY(SELECT p.name FROM paused p))
 ), known AS (
   -- An agent of which no worker was ever seen counts from now on. A time in the future was stored before the clock was
   -- set back.
@@ -340,7 +354,7 @@ type WorkersMissingRow struct {
 
 // WorkersMissing records an outage of each of these agents of which no worker was in touch for the time of patience,
 // although a task has waited for longer. It returns these agents: began says that the outage begins now, overdue that it
-// has lasted longer than the limit of the agent.
+// has lasted longer than the limit of the agent. A paused agent misses no worker: its tasks wait.
 func (q *Queries) WorkersMissing(ctx context.Context, arg WorkersMissingParams) ([]WorkersMissingRow, error) {
 	rows, err := q.db.Query(ctx, workersMissing,
 		arg.Agents,
