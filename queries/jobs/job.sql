@@ -76,6 +76,14 @@ FOR UPDATE;
 -- name: JobTaskRetried :one
 SELECT EXISTS (SELECT FROM a2a.audit_log r WHERE r.task_id = sqlc.arg(id)::uuid AND r.action = 'task.retry');
 
+-- JobTaskParked reports whether a task is parked. Like JobTaskRetried, it comes after the lock.
+-- name: JobTaskParked :one
+SELECT EXISTS (
+  SELECT
+  FROM a2a.tasks t
+  JOIN a2a.task_parked p ON p.task_id = ANY (ARRAY[t.id]) AND p.epoch = t.lease_epoch
+  WHERE t.id = sqlc.arg(id)::uuid AND t.ready_at IS NULL);
+
 -- JobAdvance records what became of task n of a job whose lease is held, and moves to the next one. No row means that
 -- the lease is lost, the job was stopped, or the task was recorded before.
 -- name: JobAdvance :one

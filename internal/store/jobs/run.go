@@ -242,9 +242,13 @@ type act struct {
 	lane  int16
 }
 
-const removed = "it was removed"
+const (
+	removed   = "it was removed"
+	notParked = "it is not parked"
+)
 
-// do locks the task, checks that the action can still be done with it, and does it.
+// do locks the task, checks that the action can still be done with it, and does it. Of the filter it checks again what
+// can change: the states, and whether the task is parked. The rest is about what a task was made with, or once had.
 func (a *act) do(ctx context.Context, tx *db.Tx) (out result, err error) {
 	q := dbsqlc.New(tx)
 	number, err := q.JobTaskLock(ctx, a.TaskID)
@@ -265,6 +269,11 @@ func (a *act) do(ctx context.Context, tx *db.Tx) (out result, err error) {
 	id := a2a.ID(a.TaskID.Bytes)
 	switch a.job.Action {
 	case Cancel:
+		if search.Parked {
+			if parked, err := q.JobTaskParked(ctx, a.TaskID); err != nil || !parked {
+				return skipped(notParked), err
+			}
+		}
 		owner := db.Caller{Tenant: a.Tenant, Owner: a.Owner}
 		_, err = a.store.tasks.CancelIn(ctx, tx, owner, id) // it has not ended: it is locked
 		return result{outcome: TaskDone}, err
@@ -281,7 +290,7 @@ func (a *act) do(ctx context.Context, tx *db.Tx) (out result, err error) {
 		}
 		list, err := a.store.tasks.ResumeIn(ctx, tx, []a2a.ID{id}, reason)
 		if err != nil || len(list) == 0 {
-			return skipped("it is not parked"), err
+			return skipped(notParked), err
 		}
 		return result{outcome: TaskDone, detail: list[0].Parked}, nil
 	}

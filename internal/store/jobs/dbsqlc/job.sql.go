@@ -477,6 +477,22 @@ func (q *Queries) JobTaskLock(ctx context.Context, id pgtype.UUID) (int16, error
 	return state, err
 }
 
+const jobTaskParked = `-- name: JobTaskParked :one
+SELECT EXISTS (
+  SELECT
+  FROM a2a.tasks t
+  JOIN a2a.task_parked p ON p.task_id = ANY (ARRAY[t.id]) AND p.epoch = t.lease_epoch
+  WHERE t.id = $1::uuid AND t.ready_at IS NULL)
+`
+
+// JobTaskParked reports whether a task is parked. Like JobTaskRetried, it comes after the lock.
+func (q *Queries) JobTaskParked(ctx context.Context, id pgtype.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, jobTaskParked, id)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const jobTaskRetried = `-- name: JobTaskRetried :one
 SELECT EXISTS (SELECT FROM a2a.audit_log r WHERE r.task_id = $1::uuid AND r.action = 'task.retry')
 `
