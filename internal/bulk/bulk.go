@@ -164,7 +164,7 @@ func (r *Runner) collect(ctx context.Context, j *jobs.Job) error {
 		return r.end(ctx, j, operate.ErrSearchTooLong.Message)
 	case errors.Is(err, operate.ErrNoPrefix):
 		return r.end(ctx, j, err.Error())
-	case a2a.CodeOf(err) == a2a.CodeInvalidParams && errors.As(err, &refused): // a newer version stored the filter
+	case a2a.CodeOf(err) == a2a.CodeInvalidParams && errors.As(err, &refused): // it fails again each time
 		return r.end(ctx, j, refused.Message)
 	}
 	return err

@@ -189,16 +189,25 @@ func (c *cluster) endOf(id a2a.ID, end func() jobs.Job) jobs.Job {
 	}
 }
 
-// A job ends as failed if its search takes too long, and as done if nothing matches.
+// A job ends as failed if it cannot be searched for its tasks, and as done if nothing matches.
 func TestJobThatCannotSearch(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.run(c.Store, "r1")
-	_, end := c.start(jobs.NewJob{Action: jobs.Cancel, Filter: jobs.Filter{State: []string{"of a later version"}}})
-	if got := end(); got.State != jobs.Failed || got.Error == "" {
-		t.Errorf("the job is %+v", got)
+	for _, tc := range []struct {
+		filter jobs.Filter
+		want   string
+	}{
+		{jobs.Filter{State: []string{"of a later version"}}, `state: "of a later version" is no state of a task`},
+		{jobs.Filter{Agent: []string{"a", "\x00"}}, "agent: must be UTF-8 without NUL characters"},
+		{jobs.Filter{ID: "x"}, "no task id begins like this"},
+	} {
+		_, end := c.start(jobs.NewJob{Action: jobs.Cancel, Filter: tc.filter})
+		if got := end(); got.State != jobs.Failed || got.Error != tc.want {
+			t.Errorf("the job is %s with %q, want failed with %q", got.State, got.Error, tc.want)
+		}
 	}
-	_, end = c.start(jobs.NewJob{Action: jobs.Cancel, Filter: jobs.Filter{State: []string{"completed"}}})
+	_, end := c.start(jobs.NewJob{Action: jobs.Cancel, Filter: jobs.Filter{State: []string{"completed"}}})
 	if got := end(); got.State != jobs.Done || got.Matched != 0 {
 		t.Errorf("the job is %+v", got)
 	}

@@ -240,6 +240,7 @@ func TestBulkNeedsThePermissionToAct(t *testing.T) {
 	for name, change := range map[string]url.Values{
 		"no reason": {"reason": {" "}}, "no id": {"filter": {`{"ids":["x"]}`}}, "no action": {"action": {"purge"}},
 		"no filter": {"filter": {""}}, "no state": {"filter": {`{"state":["asleep"]}`}},
+		"a NUL": {"filter": {`{"owner":"\u0000"}`}},
 	} {
 		f := form()
 		for k, v := range change {

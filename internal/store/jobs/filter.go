@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -32,12 +33,21 @@ type Filter struct {
 	NotRetried  bool      `json:"notRetried,omitempty"`
 }
 
-// Search returns the search for what the filter selects, without limit and timeout.
+// Search returns the search for what the filter selects, without limit and timeout. Check with it what is to be stored:
+// otherwise the job fails.
 func (f *Filter) Search() (operate.TaskSearch, error) {
 	out := operate.TaskSearch{
 		Prefix: f.ID, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.Context, Agents: f.Agent, Since: f.Since,
 		Until: f.Until, Outcome: f.Outcome, Text: f.Text, Error: f.Error, MetadataKey: f.MetadataKey, Parked: f.Parked,
 		Roots: f.Roots, NotRetried: f.NotRetried,
+	}
+	for _, x := range [...]struct{ name, text string }{
+		{"agent", strings.Join(f.Agent, " ")}, {"tenant", f.Tenant}, {"owner", f.Owner}, {"context", f.Context},
+		{"outcome", f.Outcome}, {"text", f.Text}, {"error", f.Error}, {"metadataKey", f.MetadataKey},
+	} {
+		if !utf8.ValidString(x.text) || strings.ContainsRune(x.text, 0) {
+			return out, a2a.InvalidParams(x.name, "must be UTF-8 without NUL characters")
+		}
 	}
 	for _, text := range f.IDs {
 		id, err := a2a.ParseID(text)

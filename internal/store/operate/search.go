@@ -3,10 +3,13 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
@@ -54,7 +57,8 @@ var ErrSearchTooLong = &a2a.Error{
 	Message: "the search took too long: narrow it, for example with since, agent or tenant",
 }
 
-// SearchTasks returns tasks, newest first. It returns ErrSearchTooLong, or ErrNoPrefix.
+// SearchTasks returns tasks, newest first. It returns ErrSearchTooLong, ErrNoPrefix, or CodeInvalidParams if PostgreSQL
+// cannot search for these texts.
 func (s *Store) SearchTasks(ctx context.Context, f TaskSearch) ([]FoundTask, error) {
 	ids := TaskFilter{ID: f.ID, Prefix: f.Prefix}
 	first, last, err := ids.bounds()
@@ -80,9 +84,12 @@ func (s *Store) SearchTasks(ctx context.Context, f TaskSearch) ([]FoundTask, err
 		rows, err = dbsqlc.New(tx).TaskSearch(ctx, p)
 		return err
 	})
+	var refused *pgconn.PgError
 	switch {
 	case db.Blocked(err):
 		return nil, ErrSearchTooLong
+	case db.IsCode(err, "22", "54") && errors.As(err, &refused):
+		return nil, a2a.Errorf(a2a.CodeInvalidParams, "PostgreSQL cannot search for this: %s", refused.Message)
 	case err != nil:
 		return nil, fmt.Errorf("search tasks: %w", db.Unavailable(err))
 	}

@@ -163,3 +163,14 @@ func TestCheckSchemaNamesWhatIsMissing(t *testing.T) {
 		t.Errorf("CheckSchema of an empty database = %v, want it to name version 0", err)
 	}
 }
+
+// A search that PostgreSQL refuses is refused each time, so its error says so.
+func TestSearchForATextThatPostgreSQLCannotHold(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	_, err := f.Operate.SearchTasks(t.Context(), operate.TaskSearch{Owner: "\x00", Limit: 1, Timeout: time.Minute})
+	const want = `PostgreSQL cannot search for this: invalid byte sequence for encoding "UTF8": 0x00`
+	if a2a.CodeOf(err) != a2a.CodeInvalidParams || err.Error() != want {
+		t.Errorf("the search returned %v, want %s", err, want)
+	}
+}
