@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/jobs"
 	"github.com/a2ad/a2ad/internal/store/operate"
 )
@@ -80,6 +81,9 @@ func (c *Console) showBulk(q *request) error {
 	}
 	form.Del("action")
 	form.Del("before")
+	if name := unknownFilter(form); name != "" {
+		return invalid("This server does not know the filter %q. Without it, more tasks would match.", name)
+	}
 	v := &bulkView{bulkAction: action, Back: pathWith("/tasks", form, "", ""), Filter: filterTexts(form)}
 	filter, some, err := c.jobFilter(q, form)
 	if err != nil {
@@ -100,6 +104,26 @@ func (c *Console) showBulk(q *request) error {
 	}
 	v.Stored = string(stored)
 	return c.render(q, "bulk", action.Verb+" tasks", v)
+}
+
+// unknownFilter returns the name of a filter in a URL that this server does not know, or of one with such a value. The
+// link may be that of a newer server. It returns "" if there is none.
+func unknownFilter(form url.Values) string {
+	for name, values := range form {
+		for _, value := range values {
+			known := slices.Contains(filters, name) || name == "failure"
+			switch name {
+			case "state":
+				known = slices.ContainsFunc(states, func(s a2a.State) bool { return s.String() == value })
+			case "since":
+				known = periods[value] > 0
+			}
+			if value != "" && !known {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 func filterTexts(form url.Values) (list []filterText) {
@@ -146,8 +170,10 @@ func (c *Console) startJob(q *request) error {
 		return err
 	}
 	var filter jobs.Filter
-	if err := json.Unmarshal([]byte(q.r.PostForm.Get("filter")), &filter); err != nil {
-		return invalid("The filter of the form cannot be read.")
+	form := json.NewDecoder(strings.NewReader(q.r.PostForm.Get("filter")))
+	form.DisallowUnknownFields() // the form may be that of a newer server
+	if err := form.Decode(&filter); err != nil {
+		return invalid("The filter of the form cannot be read. Count the tasks again.")
 	}
 	if _, err := filter.Search(); err != nil {
 		return err

@@ -240,7 +240,8 @@ func TestBulkNeedsThePermissionToAct(t *testing.T) {
 	for name, change := range map[string]url.Values{
 		"no reason": {"reason": {" "}}, "no id": {"filter": {`{"ids":["x"]}`}}, "no action": {"action": {"purge"}},
 		"no filter": {"filter": {""}}, "no state": {"filter": {`{"state":["asleep"]}`}},
-		"a NUL": {"filter": {`{"owner":"\u0000"}`}},
+		"a filter of a newer server": {"filter": {`{"agent":["words"],"color":"red"}`}},
+		"a NUL":                      {"filter": {`{"owner":"\u0000"}`}},
 	} {
 		f := form()
 		for k, v := range change {
@@ -253,6 +254,12 @@ func TestBulkNeedsThePermissionToAct(t *testing.T) {
 	}
 	if n := r.Column(`SELECT count(*)::text FROM a2a.jobs`)[0]; n != "0" {
 		t.Errorf("%s jobs were started", n)
+	}
+	for _, query := range []string{"color=red", "state=asleep", "since=1y", "agent=words&state=failed&state=asleep"} {
+		status, body := b.get("/console/tasks/bulk?action=cancel&" + query)
+		if status != http.StatusUnprocessableEntity || !strings.Contains(body, "does not know the filter") {
+			t.Errorf("%s, of a link of a newer server, answered %d: %s", query, status, body)
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ RETURNING *;
 
 -- JobClaim takes the lease of the running job that was claimed longest ago, if no server holds it. A lease that ends
 -- later than any can was taken before the clock was set back. own restricts it to jobs of this worker, which holds them
--- already.
+-- already. A job of which the server does not know all is left to servers of a newer version.
 -- name: JobClaim :one
 UPDATE a2a.jobs j
 SET worker = sqlc.arg(worker), epoch = j.epoch + 1, lease_until = n.now + sqlc.arg(ttl)::interval, claimed_at = n.now
@@ -19,6 +19,12 @@ WHERE j.id = (
   SELECT c.id
   FROM a2a.jobs c
   WHERE c.state = 'running'
+    AND c.action = ANY (sqlc.arg(actions)::text[])
+    -- Without a filter that it has, the job would act on more tasks.
+    AND NOT EXISTS (
+      SELECT
+      FROM json_object_keys(replace(c.filter::text, '\u0000', '\u0001')::json) AS k (name) -- a NUL would be an error
+      WHERE k.name <> ALL (sqlc.arg(filters)::text[]))
     AND CASE WHEN sqlc.arg(own)::boolean THEN c.worker = sqlc.arg(worker)
       ELSE c.lease_until IS NULL OR c.lease_until <= (SELECT clock_timestamp())
         OR c.lease_until > (SELECT clock_timestamp()) + sqlc.arg(ttl) END

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
-// Filter selects the tasks of a job. It is stored as JSON: a name that was stored keeps its meaning.
+// Filter selects the tasks of a job. It is stored as JSON: a name that was stored keeps its meaning. Servers that do
+// not know it leave the job to others.
 type Filter struct {
 	ID          string    `json:"id,omitempty"` // the beginning of an id
 	IDs         []string  `json:"ids,omitempty"`
@@ -31,6 +33,15 @@ type Filter struct {
 	Parked      bool      `json:"parked,omitempty"`
 	Roots       bool      `json:"roots,omitempty"`
 	NotRetried  bool      `json:"notRetried,omitempty"`
+}
+
+// filterNames are the names of all filters.
+func filterNames() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Filter]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }
 
 // Search returns the search for what the filter selects, without limit and timeout. Check with it what is to be stored:

@@ -165,3 +165,37 @@ func TestOwnJobs(t *testing.T) {
 		t.Errorf("the job of a command was claimed: %t, %v", found, err)
 	}
 }
+
+// A server does not run a job of a newer version: without a filter that it does not know, the job would act on more
+// tasks. It shows the job, and runs others.
+func TestJobsOfANewerVersionAreLeftToItsServers(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	r.Exec("ALTER TABLE a2a.jobs DROP CONSTRAINT jobs_action_check")
+	var newer []a2a.ID
+	for _, change := range []string{`filter = '{"agent":["words"],"color":"red"}'`, `action = 'archive'`} {
+		job := r.start(jobs.NewJob{Action: jobs.Cancel, Holder: "command"})
+		r.Exec("UPDATE a2a.jobs SET "+change+" WHERE id = $1", job.ID)
+		newer = append(newer, job.ID)
+	}
+	if _, found, err := r.Jobs.Claim(t.Context(), "command", true); err != nil || found {
+		t.Errorf("a job of a newer version was claimed: %t, %v", found, err)
+	}
+	r.abandon()
+	known := r.start(jobs.NewJob{Action: jobs.Retry, Filter: jobs.Filter{
+		ID: "0", IDs: []string{newer[0].String()}, State: []string{"failed"}, Agent: []string{"words"}, Tenant: "acme",
+		Owner: "\x00", Context: "c", Since: time.Unix(1, 0), Until: time.Unix(2, 0), Outcome: "failed", Text: `\u0000`,
+		Error: "e", MetadataKey: "m", Parked: true, Roots: true, NotRetried: true,
+	}})
+	if j := r.claim(r.Store, "r1"); j.ID != known.ID {
+		t.Errorf("claimed %+v, want the other job", j)
+	}
+	if _, found, err := r.Jobs.Claim(t.Context(), "r1", false); err != nil || found {
+		t.Errorf("a job of a newer version was claimed: %t, %v", found, err)
+	}
+	for _, id := range newer {
+		if j := r.find(id); j.State != jobs.Running {
+			t.Errorf("a job of a newer version is %+v", j)
+		}
+	}
+}

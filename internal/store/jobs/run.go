@@ -34,11 +34,16 @@ const (
 var ErrLost = errors.New("the lease of the job is lost")
 
 // Claim takes the lease of the job that no server runs and that was claimed longest ago. With own it is a job that was
-// started for this worker, or nothing. It reports false if there is none.
+// started for this worker, or nothing. A job whose action or filter only a newer version knows is left to its servers.
+// It reports false if there is none.
 func (s *Store) Claim(ctx context.Context, worker string, own bool) (*Job, bool, error) {
+	actions := make([]string, len(Actions))
+	for i, a := range Actions {
+		actions[i] = string(a)
+	}
 	row, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (dbsqlc.A2aJob, error) {
 		return dbsqlc.New(tx).JobClaim(ctx, dbsqlc.JobClaimParams{
-			Worker: worker, Ttl: db.PGInterval(leaseTTL), Own: own,
+			Worker: worker, Ttl: db.PGInterval(leaseTTL), Own: own, Actions: actions, Filters: filterNames(),
 		})
 	})
 	if notFound(err) {

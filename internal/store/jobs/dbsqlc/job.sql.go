@@ -65,7 +65,13 @@ WHERE j.id = (
   SELECT c.id
   FROM a2a.jobs c
   WHERE c.state = 'running'
-    AND CASE WHEN $3::boolean THEN c.worker = $1
+    AND c.action = ANY ($3::text[])
+    -- Without a filter that it has, the job would act on more tasks.
+    AND NOT EXISTS (
+      SELECT
+      FROM json_object_keys(replace(c.filter::text, '\u0000', '\u0001')::json) AS k (name) -- a NUL would be an error
+      WHERE k.name <> ALL ($4::text[]))
+    AND CASE WHEN $5::boolean THEN c.worker = $1
       ELSE c.lease_until IS NULL OR c.lease_until <= (SELECT clock_timestamp())
         OR c.lease_until > (SELECT clock_timestamp()) + $2 END
   ORDER BY c.claimed_at NULLS FIRST, c.id
@@ -75,16 +81,24 @@ RETURNING j.id, j.action, j.filter, j.webhooks, j.actor, j.reason, j.created_at,
 `
 
 type JobClaimParams struct {
-	Worker string
-	Ttl    pgtype.Interval
-	Own    bool
+	Worker  string
+	Ttl     pgtype.Interval
+	Actions []string
+	Filters []string
+	Own     bool
 }
 
 // JobClaim takes the lease of the running job that was claimed longest ago, if no server holds it. A lease that ends
 // later than any can was taken before the clock was set back. own restricts it to jobs of this worker, which holds them
-// already.
+// already. A job of which the server does not know all is left to servers of a newer version.
 func (q *Queries) JobClaim(ctx context.Context, arg JobClaimParams) (A2aJob, error) {
-	row := q.db.QueryRow(ctx, jobClaim, arg.Worker, arg.Ttl, arg.Own)
+	row := q.db.QueryRow(ctx, jobClaim,
+		arg.Worker,
+		arg.Ttl,
+		arg.Actions,
+		arg.Filters,
+		arg.Own,
+	)
 	var i A2aJob
 	err := row.Scan(
 		&i.ID,
