@@ -234,7 +234,7 @@ func (b *bench) recordSteps(ctx context.Context, url string, n int) error {
 			}
 		}
 	}
-	return s.Tasks.Release(ctx, held)
+	return s.Tasks.Release(ctx, held, "its steps are recorded")
 }
 
 // recordedToWorker measures a remote worker, which asks for one page of steps after the other.

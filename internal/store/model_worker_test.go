@@ -128,7 +128,7 @@ func (m *machine) due(t *rapid.T) {
 
 func (m *machine) release(t *rapid.T) {
 	x := m.pick(t, held)
-	if err := m.Tasks.Release(m.T.Context(), append(slices.Clone(x.zombies), x.lease)); err != nil {
+	if err := m.Tasks.Release(m.T.Context(), append(slices.Clone(x.zombies), x.lease), "given back"); err != nil {
 		t.Fatal(err)
 	}
 	x.endLease()
@@ -217,7 +217,7 @@ func (m *machine) zombie(t *rapid.T) {
 	case 6:
 		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Usage: m.usage(t)})
 	case 7:
-		if err := m.Tasks.Release(m.T.Context(), []*tasks.Lease{z}); err != nil {
+		if err := m.Tasks.Release(m.T.Context(), []*tasks.Lease{z}, "given back"); err != nil {
 			t.Fatal(err)
 		}
 		return

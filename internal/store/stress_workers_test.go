@@ -60,7 +60,7 @@ func (s *stress) run(ctx context.Context, st *store.Store, r *rand.Rand, l *task
 				return
 			}
 		case 3:
-			s.fail("release", st.Tasks.Release(s.T.Context(), []*tasks.Lease{l}))
+			s.fail("release", st.Tasks.Release(s.T.Context(), []*tasks.Lease{l}, "given back"))
 			return
 		case 4, 5:
 			held, err := st.Tasks.Renew(s.T.Context(), []*tasks.Lease{l}, stressTTL)

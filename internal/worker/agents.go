@@ -34,6 +34,7 @@ type demand struct {
 	hasTasks     bool        // claimer goroutine only; tasks are due, as far as is known
 	running      int         // guarded by slots.mu; reserved slots of this agent, and those with an executor
 	backlog      bool        // guarded by slots.mu; more tasks may wait than there was room for
+	most         int         // guarded by slots.mu; tasks that the next claim may take: more may not fit into memory
 	breaker      breaker     // opens while the agent cannot be reached
 }
 
@@ -78,7 +79,7 @@ func (r *roster) set(list []Agent) {
 		}
 		q := &queue{Agent: a, limits: a.Limits.Or(r.defaults), demand: r.demands[a.Name]}
 		if q.demand == nil {
-			q.demand = &demand{breaker: breaker{changed: r.breakers}}
+			q.demand = &demand{most: maxClaim, breaker: breaker{changed: r.breakers}}
 			r.demands[a.Name] = q.demand
 		}
 		r.policies[a.Name] = tasks.Policy{

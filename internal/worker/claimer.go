@@ -209,8 +209,8 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 // startAll reads the inputs of claimed tasks and starts their runs. Tasks that do not fit into memory go back to the
 // queue, without an attempt counted.
 func (c *claimer) startAll(ctx context.Context, q *queue, leases []tasks.Lease, sent time.Time) {
-	if n := c.slots.fit(leases); n < len(leases) {
-		c.pool.release(ctx, leases[n:])
+	if n := c.slots.fit(q, leases); n < len(leases) {
+		c.pool.release(ctx, leases[n:], "the memory for tasks of runs is full")
 		c.slots.release(q, len(leases)-n)
 		leases = leases[:n]
 	}
@@ -239,7 +239,7 @@ func (c *claimer) startOne(ctx context.Context, q *queue, lease []tasks.Lease, s
 	case err == nil:
 		c.pool.start(ctx, q, &lease[0], in[0], sent)
 	case a2a.CodeOf(err) == a2a.CodeUnavailable:
-		c.pool.release(ctx, lease)
+		c.pool.release(ctx, lease, "the task could not be read")
 		c.slots.release(q, 1)
 	default:
 		r := c.pool.newRun(q, &lease[0], tasks.Input{}, func(error) {}, sent)

@@ -53,7 +53,7 @@ func (r *run) finish(ctx context.Context, reason error) (outcome string, err err
 		return r.finishLost(ctx)
 	case errors.Is(reason, executor.ErrShutdown):
 		r.beginFinishing()
-		r.pool.release(ctx, []tasks.Lease{*r.lease})
+		r.pool.release(ctx, []tasks.Lease{*r.lease}, "the worker was shut down")
 		return "released", nil
 	case a2a.CodeOf(reason) == a2a.CodeUnavailable:
 		return r.finishUnwritten(ctx, reason)
@@ -66,7 +66,7 @@ func (r *run) finish(ctx context.Context, reason error) (outcome string, err err
 // database stays unreachable, the lease expires.
 func (r *run) finishUnwritten(ctx context.Context, reason error) (outcome string, err error) {
 	r.beginFinishing()
-	switch released, err := r.release(ctx); {
+	switch released, err := r.release(ctx, "the database was unavailable"); {
 	case released:
 		r.pool.counters.count(func(s *Stats) { s.Released++ })
 		return "released", reason
@@ -79,11 +79,11 @@ func (r *run) finishUnwritten(ctx context.Context, reason error) (outcome string
 
 // release releases the task without charging an attempt, and repeats that while the database is not available. It
 // returns true if the run has no lease any more: it was released now, or lost before.
-func (r *run) release(ctx context.Context) (released bool, err error) {
+func (r *run) release(ctx context.Context, reason string) (released bool, err error) {
 	tick := time.NewTicker(releaseEvery)
 	defer tick.Stop()
 	for {
-		err := r.pool.store.Release(ctx, []*tasks.Lease{r.lease})
+		err := r.pool.store.Release(ctx, []*tasks.Lease{r.lease}, reason)
 		if err == nil {
 			return true, nil
 		}
@@ -117,7 +117,7 @@ func (r *run) finishLost(ctx context.Context) (outcome string, err error) {
 	if errors.Is(r.whyLost(ctx), executor.ErrCanceled) {
 		return "canceled", nil
 	}
-	_, err = r.release(ctx)
+	_, err = r.release(ctx, "the lease was not renewed in time")
 	r.pool.counters.count(func(s *Stats) { s.Lost++ })
 	return "lost", err
 }

@@ -204,13 +204,13 @@ func (p *Pool) noteEnd(agent, outcome string, err error) {
 	p.ended.Add(agent, outcome)
 }
 
-// release gives leases back without charging an attempt.
-func (p *Pool) release(ctx context.Context, leases []tasks.Lease) {
+// release gives leases back without charging an attempt. The reason is for the record of attempts and for the client.
+func (p *Pool) release(ctx context.Context, leases []tasks.Lease, reason string) {
 	held := make([]*tasks.Lease, len(leases))
 	for i := range leases {
 		held[i] = &leases[i]
 	}
-	if err := p.store.Release(ctx, held); err != nil {
+	if err := p.store.Release(ctx, held, reason); err != nil {
 		p.cfg.Logger.WarnContext(ctx, "release tasks", "tasks", len(held), "err", err)
 		return
 	}

@@ -129,7 +129,7 @@ func (s *slots) reserveForClaim(q *queue) int {
 	if !q.backlog {
 		n = (n + 1) / 2
 	}
-	n = min(n, maxClaim)
+	n = min(n, q.most)
 	s.reserve(q, n)
 	return n
 }
@@ -158,14 +158,26 @@ func (s *slots) release(q *queue, n int) {
 // fit returns how many of the first tasks of a claim may be read and run: as many as the memory for tasks has room for.
 // The first one always may. There was room when its slot was reserved, and a large task would wait forever while there
 // are runs.
-func (s *slots) fit(leases []tasks.Lease) int {
+//
+// It also bounds the next claim of q, because each task that does not fit is claimed and released for nothing. A claim
+// that leaves no room for twice as many such tasks is followed by a claim of one. Any other may be followed by one of
+// twice as many, so that free memory is soon used.
+func (s *slots) fit(q *queue, leases []tasks.Lease) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := s.held
+	if s.maxHeld == 0 {
+		return len(leases)
+	}
+	var size int64
 	for i := range leases {
-		if held += leases[i].Bytes; i > 0 && s.maxHeld > 0 && held > s.maxHeld {
+		if i > 0 && s.held+size+leases[i].Bytes > s.maxHeld {
+			q.most, q.backlog = 1, true
 			return i
 		}
+		size += leases[i].Bytes
+	}
+	if q.most = min(max(q.most, 2*len(leases)), maxClaim); s.held+3*size > s.maxHeld {
+		q.most = 1
 	}
 	return len(leases)
 }

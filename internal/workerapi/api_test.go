@@ -141,7 +141,7 @@ func TestFinish(t *testing.T) {
 		{`{"outcome":"done"}`, a2a.StateCompleted, "w1 completed "},
 		{`{"outcome":"fail","error":"no such word\u0000"}`, a2a.StateFailed, "w1 failed no such word\uFFFD"},
 		{`{"outcome":"retry","error":"busy","retryAfterSeconds":3600}`, a2a.StateWorking, "w1 retry busy"},
-		{`{"outcome":"release"}`, a2a.StateWorking, "w1 released "},
+		{`{"outcome":"release"}`, a2a.StateWorking, "w1 released the worker released the task"},
 	} {
 		r := f.claimed()
 		want(t, f.post(r.path+"finish", tt.body), 200, "")

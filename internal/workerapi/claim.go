@@ -70,7 +70,7 @@ func (a *API) runs(ctx context.Context, mem *budget.Lease, got claimResult) ([]b
 	leases = a.limitSize(ctx, leases)
 	// What is read, and the answer that is made of it.
 	if err := mem.Grow(ctx, 2*memoryOf(leases)); err != nil {
-		a.release(ctx, leases)
+		a.release(ctx, leases, "the memory of the server is full")
 		return nil, err
 	}
 	work := context.WithoutCancel(ctx)
@@ -80,7 +80,7 @@ func (a *API) runs(ctx context.Context, mem *budget.Lease, got claimResult) ([]b
 		l, in := &leases[i], &inputs[i]
 		switch {
 		case in.err != nil && a2a.CodeOf(in.err) == a2a.CodeUnavailable:
-			a.release(ctx, leases[i:])
+			a.release(ctx, leases[i:], "the task could not be read")
 			return nil, in.err
 		case in.err != nil:
 			a.cfg.Logger.ErrorContext(ctx, "read a claimed task",
@@ -98,7 +98,7 @@ func (a *API) runs(ctx context.Context, mem *budget.Lease, got claimResult) ([]b
 		}
 	}
 	if ctx.Err() != nil {
-		a.release(ctx, leases)
+		a.release(ctx, leases, workerGone)
 		return nil, ctx.Err()
 	}
 	return append(b, "]}"...), nil
@@ -109,7 +109,7 @@ func (a *API) limitSize(ctx context.Context, leases []tasks.Lease) []tasks.Lease
 	var size int64
 	for i := range leases {
 		if size += leases[i].Bytes; size > maxClaimed && i > 0 {
-			a.release(ctx, leases[i:])
+			a.release(ctx, leases[i:], "the answer to the worker was full")
 			return leases[:i]
 		}
 	}
@@ -181,13 +181,16 @@ func (a *API) appendRun(b []byte, l *tasks.Lease, in *tasks.Input) []byte {
 	return append(strconv.AppendFloat(b, a.limitsOf(l.Agent).LeaseTTL.Seconds(), 'f', -1, 64), '}')
 }
 
+// workerGone is why tasks are released whose worker does not learn of them.
+const workerGone = "the worker did not wait for the answer"
+
 // release gives leases back, so that the tasks can be claimed again at once.
-func (a *API) release(ctx context.Context, leases []tasks.Lease) {
+func (a *API) release(ctx context.Context, leases []tasks.Lease, reason string) {
 	held := make([]*tasks.Lease, len(leases))
 	for i := range leases {
 		held[i] = &leases[i]
 	}
-	if err := a.store.Release(context.WithoutCancel(ctx), held); err != nil {
+	if err := a.store.Release(context.WithoutCancel(ctx), held, reason); err != nil {
 		a.cfg.Logger.WarnContext(ctx, "release leases", "err", err) // the leases expire
 	}
 }

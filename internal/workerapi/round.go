@@ -129,6 +129,6 @@ func (d *dispatcher) finish(ctx context.Context, k *asker) {
 	}
 	k.finished = true
 	if !d.answer(k.claim, k.got) && len(k.got.leases) > 0 {
-		d.api.release(ctx, k.got.leases)
+		d.api.release(ctx, k.got.leases, workerGone)
 	}
 }

@@ -252,7 +252,7 @@ func (a *API) finish(ctx context.Context, l *tasks.Lease, req *finishRequest) er
 		}
 		return err
 	case outcomeRelease:
-		err := a.store.Release(ctx, []*tasks.Lease{l})
+		err := a.store.Release(ctx, []*tasks.Lease{l}, "the worker released the task")
 		if err == nil {
 			a.logEnd(ctx, l, "released", nil)
 		}

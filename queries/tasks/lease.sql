@@ -296,8 +296,8 @@ INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
 SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, sqlc.arg(error)::text
 FROM task t;
 
--- LeaseRelease puts tasks back into the queue at once, because their worker shuts down. The attempt does not count. It
--- returns the agents of the tasks; those whose lease was lost stay as they are.
+-- LeaseRelease puts tasks back into the queue at once. The attempt does not count. It returns the agents of the tasks;
+-- those whose lease was lost stay as they are.
 -- name: LeaseRelease :many
 WITH asked AS (
   SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
@@ -320,12 +320,12 @@ WITH asked AS (
   WHERE l.task_id = ANY (ARRAY[t.id])
 ), attempt_ended AS (
   UPDATE a2a.task_attempts a
-  SET ended_at = clock_timestamp(), outcome = 'released'
+  SET ended_at = clock_timestamp(), outcome = 'released', error = sqlc.arg(reason)::text
   FROM task t
   WHERE a.task_id = ANY (ARRAY[t.id]) AND a.epoch = t.epoch
 ), ready_added AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
-  SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, 'the worker was shut down'
+  SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, sqlc.arg(reason)::text
   FROM task t
 )
 SELECT DISTINCT t.agent::text

@@ -69,7 +69,7 @@ func TestAppendAfterLeaseLostWritesNothing(t *testing.T) {
 			return f.Tasks.Retry(t.Context(), &c, "", 0)
 		}},
 		{"released", func(f *storetest.Fixture, l *tasks.Lease) error {
-			return f.Tasks.Release(t.Context(), []*tasks.Lease{l})
+			return f.Tasks.Release(t.Context(), []*tasks.Lease{l}, "given back")
 		}},
 		{"rescued", func(f *storetest.Fixture, l *tasks.Lease) error { f.Expire(l.TaskID); f.Rescue(1); return nil }},
 		{"claimed by another", func(f *storetest.Fixture, l *tasks.Lease) error {

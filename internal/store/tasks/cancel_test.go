@@ -198,7 +198,7 @@ func TestCallsThatEndALeaseRaceToOneEnd(t *testing.T) {
 				return err
 			},
 			func() error { c := *l; return f.Tasks.Retry(t.Context(), &c, "x", 0) },
-			func() error { c := *l; return f.Tasks.Release(t.Context(), []*tasks.Lease{&c}) },
+			func() error { c := *l; return f.Tasks.Release(t.Context(), []*tasks.Lease{&c}, "given back") },
 			func() error { _, err := f.Tasks.Rescue(t.Context(), nil, tasks.Policy{MaxAttempts: 5}, 10); return err },
 			func() error {
 				c := *l

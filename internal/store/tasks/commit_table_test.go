@@ -186,7 +186,7 @@ var writingsOfTasks = []writing{
 	}),
 	plain("tasks.Release", storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		l := w.RunningTask()
-		return func(s *store.Store) error { return s.Tasks.Release(w.T.Context(), []*tasks.Lease{l}) }
+		return func(s *store.Store) error { return s.Tasks.Release(w.T.Context(), []*tasks.Lease{l}, "given back") }
 	}),
 	answering("tasks.Rescue", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
 		in := storetest.Submission("x")

@@ -260,7 +260,7 @@ func TestEveryEndOfACountedRunWakesTheQueue(t *testing.T) {
 			return err
 		},
 		"retry":    func(l *tasks.Lease) error { return f.Tasks.Retry(t.Context(), l, "x", storetest.TTL) },
-		"released": func(l *tasks.Lease) error { return f.Tasks.Release(t.Context(), []*tasks.Lease{l}) },
+		"released": func(l *tasks.Lease) error { return f.Tasks.Release(t.Context(), []*tasks.Lease{l}, "given back") },
 		"canceled": func(l *tasks.Lease) error {
 			_, err := f.Tasks.Cancel(t.Context(), storetest.Ann, "", l.TaskID)
 			return err

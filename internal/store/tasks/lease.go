@@ -135,12 +135,15 @@ func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.D
 	return nil
 }
 
-// Release puts tasks back into the queue at once, without counting the attempt. It skips leases that are lost.
-func (s *Store) Release(ctx context.Context, leases []*Lease) error {
+// Release puts tasks back into the queue at once, without counting the attempt. It skips leases that are lost. reason
+// goes into the record of attempts and to the client.
+func (s *Store) Release(ctx context.Context, leases []*Lease, reason string) error {
 	ids, epochs := columns(leases)
 	_, err := db.Repeat(ctx, s.db, func(int) (none struct{}, err error) {
 		return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (none struct{}, err error) {
-			agents, err := dbsqlc.New(tx).LeaseRelease(ctx, ids, epochs)
+			agents, err := dbsqlc.New(tx).LeaseRelease(ctx, dbsqlc.LeaseReleaseParams{
+				TaskIds: ids, Epochs: epochs, Reason: reason,
+			})
 			for _, agent := range agents {
 				tx.Wake(wake.Ready(agent))
 			}

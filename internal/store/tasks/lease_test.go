@@ -92,7 +92,7 @@ func TestNextAttemptHasAReason(t *testing.T) {
 	f.Expire(task)
 	f.Rescue(1)
 	l = f.ClaimTask(task)
-	if err := f.Tasks.Release(t.Context(), []*tasks.Lease{l}); err != nil {
+	if err := f.Tasks.Release(t.Context(), []*tasks.Lease{l}, `it is "full"`); err != nil {
 		t.Fatal(err)
 	}
 	f.ClaimTask(task)
@@ -103,7 +103,7 @@ func TestNextAttemptHasAReason(t *testing.T) {
 	storetest.Same(t, "metadata", []string{
 		`{"a2ad/attempt" : 2, "a2ad/reason" : "it said \"no\""}`,
 		`{"a2ad/attempt" : 3, "a2ad/reason" : "the worker was lost"}`,
-		`{"a2ad/attempt" : 3, "a2ad/reason" : "the worker was shut down"}`,
+		`{"a2ad/attempt" : 3, "a2ad/reason" : "it is \"full\""}`,
 	}, got)
 	storetest.Same(t, "committed events", [][]a2a.Entry{f.Log(task)[2:3]}, committed)
 	f.Invariants()
@@ -207,7 +207,7 @@ func TestReleaseDoesNotCountTheAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.TakeWakes()
-	if err := f.Tasks.Release(t.Context(), []*tasks.Lease{second, lost, first}); err != nil {
+	if err := f.Tasks.Release(t.Context(), []*tasks.Lease{second, lost, first}, "given back"); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Same(t, "wakes", []string{wake.Ready(storetest.Agent)}, f.TakeWakes())
@@ -216,11 +216,11 @@ func TestReleaseDoesNotCountTheAttempt(t *testing.T) {
 		if l.Attempt != 1 || l.Epoch != 3 {
 			t.Errorf("attempt %d, epoch %d, want 1 and 3", l.Attempt, l.Epoch)
 		}
-		storetest.Same(t, "attempts", []attempt{{1, 1, "r1", "released", ""}, {3, 1, "r1", "", ""}},
+		storetest.Same(t, "attempts", []attempt{{1, 1, "r1", "released", "given back"}, {3, 1, "r1", "", ""}},
 			attempts(f, l.TaskID))
 	}
 	// Again: leases that are lost stay as they are.
-	if err := f.Tasks.Release(t.Context(), []*tasks.Lease{first, second, lost}); err != nil {
+	if err := f.Tasks.Release(t.Context(), []*tasks.Lease{first, second, lost}, "given back"); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Same(t, "wakes", nil, f.TakeWakes())

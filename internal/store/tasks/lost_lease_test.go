@@ -16,11 +16,12 @@ func TestReleaseWithALostAnswerIsRepeated(t *testing.T) {
 		l := f.RunningTask()
 		ft.fault.Match = storetest.IsExecute
 		fired := p.Arm(ft.fault)
-		if err := s.Tasks.Release(t.Context(), []*tasks.Lease{l}); err != nil {
+		if err := s.Tasks.Release(t.Context(), []*tasks.Lease{l}, "given back"); err != nil {
 			t.Errorf("%s: %v", ft.name, err)
 		}
 		storetest.WantFired(t, fired)
-		storetest.Same(t, ft.name+": attempts", []attempt{{1, 1, "r1", "released", ""}}, attempts(f, l.TaskID))
+		want := []attempt{{1, 1, "r1", "released", "given back"}}
+		storetest.Same(t, ft.name+": attempts", want, attempts(f, l.TaskID))
 		f.Invariants()
 		if next := f.ClaimTask(l.TaskID); next.Attempt != 1 {
 			t.Errorf("%s: the next attempt is %d, want 1", ft.name, next.Attempt)

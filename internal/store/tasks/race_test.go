@@ -121,7 +121,7 @@ func TestAppendSeesWhatWasCommittedWhileItWaited(t *testing.T) {
 			return other.Tasks.Retry(t.Context(), &l, "again", time.Hour)
 		}, db.ErrLeaseLost, a2a.StateWorking, 0},
 		{"a release", func(other *store.Store, l tasks.Lease) error {
-			return other.Tasks.Release(t.Context(), []*tasks.Lease{&l})
+			return other.Tasks.Release(t.Context(), []*tasks.Lease{&l}, "given back")
 		}, db.ErrLeaseLost, a2a.StateWorking, 0},
 		{"the same batch", func(other *store.Store, l tasks.Lease) error {
 			l.Worker = "r1"

@@ -191,22 +191,28 @@ WITH asked AS (
   WHERE l.task_id = ANY (ARRAY[t.id])
 ), attempt_ended AS (
   UPDATE a2a.task_attempts a
-  SET ended_at = clock_timestamp(), outcome = 'released'
+  SET ended_at = clock_timestamp(), outcome = 'released', error = $3::text
   FROM task t
   WHERE a.task_id = ANY (ARRAY[t.id]) AND a.epoch = t.epoch
 ), ready_added AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
-  SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, 'the worker was shut down'
+  SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant, $3::text
   FROM task t
 )
 SELECT DISTINCT t.agent::text
 FROM task t
 `
 
-// LeaseRelease puts tasks back into the queue at once, because their worker shuts down. The attempt does not count. It
-// returns the agents of the tasks; those whose lease was lost stay as they are.
-func (q *Queries) LeaseRelease(ctx context.Context, taskIds []pgtype.UUID, epochs []int64) ([]string, error) {
-	rows, err := q.db.Query(ctx, leaseRelease, taskIds, epochs)
+type LeaseReleaseParams struct {
+	TaskIds []pgtype.UUID
+	Epochs  []int64
+	Reason  string
+}
+
+// LeaseRelease puts tasks back into the queue at once. The attempt does not count. It returns the agents of the tasks;
+// those whose lease was lost stay as they are.
+func (q *Queries) LeaseRelease(ctx context.Context, arg LeaseReleaseParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, leaseRelease, arg.TaskIds, arg.Epochs, arg.Reason)
 	if err != nil {
 		return nil, err
 	}
