@@ -54,8 +54,12 @@ func releaseSlots(slots []*reservedSlot) {
 	}
 }
 
-// start begins the run of a new task that was stored at the given time. The commit was acknowledged.
+// start begins the run of a new task that was stored at the given time. The commit was acknowledged. The run has begun
+// already if the task was found stored before, and the confirmation of that was lost.
 func (s *Store) start(t *reservedSlot, it *submission, at time.Time) {
+	if t.started {
+		return
+	}
 	t.started = true
 	s.counters.enter(a2a.StateWorking, 1)
 	// The run gets what a claim would have read from the tables.

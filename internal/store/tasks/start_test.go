@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"sync"
@@ -98,6 +99,30 @@ func TestNewTaskGoesToAWorkerAtOnce(t *testing.T) {
 
 	f.Append(lease, storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted))
 	storetest.Same(t, "state at the end", a2a.StateCompleted, f.Snapshot(out.Task).Status.State)
+	f.Invariants()
+}
+
+// A new task that was found stored runs once, even if the confirmation of that is lost, too.
+func TestNewTaskWithALostConfirmationRunsOnce(t *testing.T) {
+	t.Parallel()
+	w := &freeWorker{}
+	f := storetest.Open(t)
+	p, url := storetest.NewProxy(t, f.URL)
+	s := f.Replica("r1", withWorker(w), func(c *store.Config) { c.URL, c.PoolSize = url, 2 })
+	var unconfirmed <-chan struct{}
+	fired := p.Arm(storetest.Fault{Match: storetest.IsExecute, Answered: true, Then: func() {
+		unconfirmed = p.Arm(storetest.Fault{Match: func(request []byte) bool {
+			return bytes.Contains(request, []byte("Confirm :exec"))
+		}})
+	}})
+	if _, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello")); err != nil {
+		t.Fatal(err)
+	}
+	storetest.WantFired(t, fired)
+	storetest.WantFired(t, unconfirmed)
+	if len(w.leases) != 1 || w.left != 0 {
+		t.Errorf("%d runs, %d slots given back", len(w.leases), w.left)
+	}
 	f.Invariants()
 }
 
