@@ -95,11 +95,10 @@ const (
 
 // readOnRuns are those functions. All other reads go through DB.As, DB.Reads or DB.SignIns.
 var readOnRuns = map[string]string{
-	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "poll": ofRuns,
-	"EndOfRun": ofRuns, "Steps": ofRuns, "StepsKeyed": ofRuns, "CallsOf": ofRuns, "writtenSteps": ofRuns,
-	"writtenBatch": ofRuns,
-	"NextWait":     ofUpkeep,
-	"ArtifactAt":   ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
+	"Inputs": ofRuns, "CancelMetadata": ofRuns, "poll": ofRuns,
+	"EndOfRun": ofRuns, "Steps": ofRuns, "StepsKeyed": ofRuns, "CallsOf": ofRuns,
+	"NextWait":   ofUpkeep,
+	"ArtifactAt": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
 	"checkSchema": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
 	"SweepActions": ofUpkeep, "SweepCalls": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
 	"ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator,

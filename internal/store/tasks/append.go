@@ -53,10 +53,11 @@ type pendingBatch struct {
 	uids  []a2a.ID
 	rows  []eventRow
 	size  int
-	calls []*submission // the tasks that its steps make
-	added int           // new steps
-	steps int           // bytes of all steps, and of the usage
-	push  bool          // the heads of webhooks must be moved
+	calls []*submission   // the tasks that its steps make
+	slots []*reservedSlot // of the calls, kept while the outcome is unknown; nil: the task waits in the queue
+	added int             // new steps
+	steps int             // bytes of all steps, and of the usage
+	push  bool            // the heads of webhooks must be moved
 }
 
 // appended is a batch that was written.
@@ -98,6 +99,8 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	a.countSteps()
 	a.countUsage()
 	s.prepareCalls(ctx, a)
+	s.reserveCalled(a)
+	defer func() { releaseSlots(a.slots) }() // also after a panic
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	out, err := db.Repeat(ctx, s.db, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
 	if db.IsCode(err, "22", "54") { // the agent's event is no JSON, no UTF-8, or exceeds a limit of PostgreSQL
@@ -142,6 +145,9 @@ func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appen
 	for {
 		switch {
 		case db.Blocked(err) && ctx.Err() == nil: // it waited for a lock until the statement timed out
+			if try == 1 { // nothing is stored, and the time of the leases of its calls has not begun
+				s.reserveCalled(a)
+			}
 		case err == nil && out == nil && !a.push:
 			a.push = true // fenced, or a client has set a webhook since the claim: try again and move its head
 		case try > 1 && (err == nil && out == nil || db.IsCode(err, uniqueViolation)):
@@ -171,35 +177,6 @@ func (a *pendingBatch) entries(out *appended) []a2a.Entry {
 	}
 	entries[len(entries)-1].Messages = out.LastMessageSeq
 	return entries
-}
-
-// written finds out whether an earlier try, whose answer was lost, has written a batch that is refused now. In that
-// case its first event follows the newest one that the run knew of.
-func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error) {
-	if len(a.rows) == 0 {
-		return s.writtenSteps(ctx, a)
-	}
-	ctx, cancel := s.db.Detached(ctx)
-	defer cancel()
-	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (*appended, error) {
-		rows, err := dbsqlc.New(tx).EventsAfter(ctx, dbsqlc.EventsAfterParams{
-			TaskID: db.PGID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows)),
-		})
-		if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
-			return nil, err
-		}
-		last := rows[len(rows)-1]
-		out := &appended{dbsqlc.EventAppendRow{
-			Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush,
-		}}
-		if last.State != nil {
-			out.State = *last.State
-			asked := a.rows[len(a.rows)-1].state
-			out.Requeued = asked > int16(a2a.StateWorking) && asked != *last.State
-		}
-		s.tellAppended(tx, a, out)
-		return out, nil
-	})
 }
 
 // flushAppends writes batches of several runs in one transaction. A nil result means that the batch is fenced.
@@ -301,8 +278,6 @@ func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.
 	if whole {
 		run = db.InTx[[]appended]
 	}
-	slots := s.reserveCalled(items)
-	defer slots.release() // also after a panic
 	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
 		written, err := dbsqlc.New(tx).EventAppend(ctx, p)
 		if err != nil {
@@ -317,15 +292,13 @@ func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.
 		if !whole {
 			return rows, nil
 		}
-		return rows, s.appendWith(ctx, tx, items, rows, slots)
+		return rows, s.appendWith(ctx, tx, items, rows)
 	})
 }
 
 // appendWith completes the transaction of batches that were written: it folds artifacts, records the ids of batches and
 // moves the heads of webhooks.
-func (s *Store) appendWith(
-	ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended, slots calledSlots,
-) error {
+func (s *Store) appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
 	q := dbsqlc.New(tx)
 	var ended []pgtype.UUID
 	var m webhooks.HeadMoves
@@ -352,7 +325,7 @@ func (s *Store) appendWith(
 	if err := addUsage(ctx, q, items, rows); err != nil {
 		return err
 	}
-	if err := s.appendCalls(ctx, tx, items, rows, slots); err != nil {
+	if err := s.appendCalls(ctx, tx, items, rows); err != nil {
 		return err
 	}
 	for i := range rows {

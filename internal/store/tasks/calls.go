@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -65,28 +64,12 @@ func (s *Store) prepareCalls(ctx context.Context, a *pendingBatch) {
 	}
 }
 
-// calledSlots has the slots of this process for tasks that runs call. The others wait in the queue.
-type calledSlots map[*submission]*reservedSlot
-
-// reserveCalled reserves slots for the tasks that batches call.
-func (s *Store) reserveCalled(items []*pendingBatch) calledSlots {
-	var slots calledSlots
-	for _, it := range items {
-		for i, slot := range s.reserveSlots(it.calls) {
-			if slot == nil {
-				continue
-			}
-			if slots == nil {
-				slots = make(calledSlots)
-			}
-			slots[it.calls[i]] = slot
-		}
-	}
-	return slots
+// reserveCalled reserves slots of this process for the tasks that the batch calls, in place of those that it has. Tasks
+// without a slot wait in the queue.
+func (s *Store) reserveCalled(a *pendingBatch) {
+	releaseSlots(a.slots)
+	a.slots = s.reserveSlots(a.calls)
 }
-
-// release releases the slots whose runs have not begun.
-func (c calledSlots) release() { releaseSlots(slices.Collect(maps.Values(c))) }
 
 // hasFamily reports whether the batch may end a task that others have called, or that has called others.
 func (a *pendingBatch) hasFamily() bool {
@@ -97,14 +80,13 @@ func (a *pendingBatch) hasFamily() bool {
 
 // appendCalls completes the transaction of batches: it stores the tasks that they call, ends the calls of those that
 // they end, and locks the calls that they begin to wait for.
-func (s *Store) appendCalls(
-	ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended, slots calledSlots,
-) error {
+func (s *Store) appendCalls(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
 	var called []*submission
+	var slots []*reservedSlot
 	var ended family
 	for i := range rows {
 		it := items[rows[i].Pos-1]
-		called = append(called, it.calls...)
+		called, slots = append(called, it.calls...), append(slots, it.slots...)
 		if state := a2a.State(rows[i].State); state.Terminal() && it.hasFamily() {
 			ended.add(rows[i].ID, it.lease.Depth > 0, it.lease.Steps+it.added > 0)
 			ended.know(it, state)

@@ -132,6 +132,15 @@ var writingsOfSteps = []writing{
 		}, func(w *witness, _ tasks.Appended) string {
 			return w.count(1, "a2a.tasks t JOIN a2a.task_steps s ON s.child_id = t.id AND s.task_id = t.parent_id")
 		}),
+	answering("tasks.Append with a call to a worker", storetest.IsCommit,
+		func(w *witness) func(*store.Store) (tasks.Appended, error) {
+			w.hasSlots = true
+			l := w.RunningTask()
+			b := tasks.Batch{ContextID: "ctx", Steps: []a2a.StepRecord{callStep()}}
+			return func(s *store.Store) (tasks.Appended, error) { return s.Tasks.Append(w.T.Context(), l, b) }
+		}, func(w *witness, _ tasks.Appended) string {
+			return w.count(len(w.started), "a2a.task_leases l JOIN a2a.tasks t ON t.id = l.task_id AND t.depth > 0")
+		}),
 	plain("tasks.CancelOrphan", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		c := newCaller(w.Fixture)
 		c.mustReport(append(calls(1), storetest.Status(a2a.StateCompleted))...)

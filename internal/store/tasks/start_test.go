@@ -258,6 +258,70 @@ func TestCalledTaskGoesToAWorkerAtOnce(t *testing.T) {
 	f.Invariants()
 }
 
+// Whatever the connection loses, a called task runs once, and every slot is used or given back.
+func TestCalledTaskWithALostAnswerRunsOnce(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]tasks.Batch{
+		"a call":                       {},
+		"a call and an event":          {Events: []a2a.Event{storetest.Chunk("a", "x")}},
+		"a call and the id of a batch": {ID: "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &freeWorker{}
+			f := storetest.Open(t)
+			p, url := storetest.NewProxy(t, f.URL)
+			s := f.Replica("r1", withWorker(w), func(c *store.Config) { c.URL, c.PoolSize = url, 2 })
+			for _, ft := range faults {
+				w.leases, w.left = nil, 0
+				batch.ContextID, batch.Steps = "ctx", []a2a.StepRecord{callStep()}
+				l := f.RunningTask()
+				ft.fault.Match = storetest.IsCommit
+				fired := p.Arm(ft.fault)
+				_, err := s.Tasks.Append(t.Context(), l, batch)
+				storetest.WantFired(t, fired)
+				if err != nil {
+					t.Errorf("%s: %v", ft.name, err)
+					continue
+				}
+				if len(w.leases) != 1 || w.left != 0 || w.leases[0].TaskID != batch.Steps[0].Child {
+					t.Fatalf("%s: %d runs, %d slots given back", ft.name, len(w.leases), w.left)
+				}
+				f.Append(&w.leases[0], storetest.Status(a2a.StateCompleted))
+				f.Append(l, storetest.Status(a2a.StateCompleted))
+				f.Invariants()
+			}
+		})
+	}
+}
+
+// While another transaction has locked the caller, the time of the called task's lease does not pass.
+func TestCalledTaskOfABlockedCallerGetsANewSlot(t *testing.T) {
+	t.Parallel()
+	w := &freeWorker{}
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	unlock := f.Lock("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", l.TaskID)
+	s := f.Replica("r1", func(c *store.Config) {
+		c.LockTimeout = 20 * time.Millisecond
+		c.Reserve = func(agent string) (tasks.Slot, bool) {
+			slot, ok := w.reserve(agent)
+			if len(w.asked) == 3 {
+				unlock()
+			}
+			return slot, ok
+		}
+	})
+	b := tasks.Batch{ContextID: "ctx", Steps: []a2a.StepRecord{callStep()}}
+	if _, err := s.Tasks.Append(t.Context(), l, b); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.leases) != 1 || w.left != len(w.asked)-1 || w.left < 2 {
+		t.Errorf("%d runs, %d slots asked for and %d given back", len(w.leases), len(w.asked), w.left)
+	}
+	f.Invariants()
+}
+
 // A run that has lost its lease calls nothing, and its slots are free again.
 func TestCallOfALostLeaseGivesItsSlotBack(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,6 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 			slices.ContainsFunc(items, func(it *pendingBatch) bool { return len(it.calls) > 0 || it.repeats() }) {
 			run = db.InTx[[]appended]
 		}
-		slots := s.reserveCalled(items)
-		defer slots.release() // also after a panic
 		return run(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
 			q := dbsqlc.New(tx)
 			written, err := q.StepsAppend(ctx, p)
@@ -62,9 +60,11 @@ func (s *Store) flushSteps(ctx context.Context, items []*pendingBatch) ([]*appen
 			tx.After(func() { s.counters.appends.add(len(written)) })
 			rows := make([]appended, len(written))
 			var called []*submission
+			var slots []*reservedSlot
 			var again dbsqlc.StepsRepeatParams
 			for i, w := range written {
 				called = append(called, items[w.Pos-1].calls...)
+				slots = append(slots, items[w.Pos-1].slots...)
 				items[w.Pos-1].repeatSteps(&again, s.db.Replica())
 				rows[i] = appended{dbsqlc.EventAppendRow{
 					Pos: w.Pos, ID: w.ID, Base: w.Base, LastMessageSeq: w.LastMessageSeq, LastAt: w.LastAt,
@@ -168,37 +168,6 @@ func repeatSteps(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.StepsRepeatPar
 		return nil
 	}
 	return q.StepsRepeat(ctx, p)
-}
-
-// writtenSteps is written for a batch without events: its first new step follows the newest one that the run knew of.
-// A checkpoint alone leaves no trace, so it counts as refused.
-func (s *Store) writtenSteps(ctx context.Context, a *pendingBatch) (*appended, error) {
-	switch {
-	case a.batch.ID != "":
-		return s.writtenBatch(ctx, a)
-	case a.added == 0:
-		return nil, nil
-	}
-	ctx, cancel := s.db.Detached(ctx)
-	defer cancel()
-	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (*appended, error) {
-		rows, err := dbsqlc.New(tx).StepsKeyed(ctx, db.PGID(a.lease.TaskID), []string{a.firstNew().Key})
-		if err != nil || len(rows) == 0 || rows[0].Epoch != a.lease.Epoch || int(rows[0].Seq) != a.firstNew().Seq {
-			return nil, err
-		}
-		out := &appended{dbsqlc.EventAppendRow{Base: a.lease.LastSeq, HasPush: a.lease.HasPush}}
-		s.tellAppended(tx, a, out)
-		return out, nil
-	})
-}
-
-func (a *pendingBatch) firstNew() *a2a.StepRecord {
-	for i := range a.batch.Steps {
-		if s := &a.batch.Steps[i]; !a.recorded(s) {
-			return s
-		}
-	}
-	return nil
 }
 
 // StepsPage bounds what Steps reads at once.

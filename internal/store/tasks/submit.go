@@ -241,34 +241,49 @@ func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
 	return at
 }
 
-// submitted finds out which items are stored, by this try or by an earlier one whose answer was lost. An item without a
-// key must be among them: if it is not, the statement was refused for another reason than an earlier success.
+// submitted is submitRows for items that an earlier try, whose answer was lost, may have stored. An item without a key
+// must be stored: if it is not, the statement was refused for another reason than an earlier success.
 func (s *Store) submitted(ctx context.Context, items []*submission, slots []*reservedSlot) ([]created, error) {
 	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]created, error) {
-		q := dbsqlc.New(tx)
-		list := make([]created, len(items))
+		list, err := stored(ctx, dbsqlc.New(tx), items, slots)
+		if err != nil {
+			return nil, err
+		}
 		for i, it := range items {
-			row, err := q.TaskOwner(ctx, db.PGID(it.id))
-			if errors.Is(err, pgx.ErrNoRows) && it.Key != "" {
-				continue
-			}
-			if err != nil {
-				return nil, fmt.Errorf("look for a task that may have been made: %w", err)
-			}
-			list[i] = created{ok: true, at: db.WireTime(row.CreatedAt)}
-			if slots[i] == nil {
-				continue
-			}
-			switch uid, err := q.EventUID(ctx, db.PGID(it.id), 2); {
-			case err == nil && uid.Bytes == slots[i].uid:
-				list[i].slot = slots[i]
-			case err != nil && !errors.Is(err, pgx.ErrNoRows):
-				return nil, err
+			if !list[i].ok && it.Key == "" {
+				return nil, fmt.Errorf("look for a task that may have been made: %w", pgx.ErrNoRows)
 			}
 		}
 		s.tellCreated(tx, items, list)
 		return list, nil
 	})
+}
+
+// stored finds out which items are stored, and which of them with their slots.
+func stored(
+	ctx context.Context, q *dbsqlc.Queries, items []*submission, slots []*reservedSlot,
+) ([]created, error) {
+	list := make([]created, len(items))
+	for i, it := range items {
+		row, err := q.TaskOwner(ctx, db.PGID(it.id))
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for a task that may have been made: %w", err)
+		}
+		list[i] = created{ok: true, at: db.WireTime(row.CreatedAt)}
+		if slots[i] == nil {
+			continue
+		}
+		switch uid, err := q.EventUID(ctx, db.PGID(it.id), 2); {
+		case err == nil && uid.Bytes == slots[i].uid:
+			list[i].slot = slots[i]
+		case err != nil && !errors.Is(err, pgx.ErrNoRows):
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // replay answers a submission whose key was used before. The first request may have got no answer, because its commit

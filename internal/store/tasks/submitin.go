@@ -27,23 +27,22 @@ func (s *Store) SubmitIn(ctx context.Context, tx *db.Tx, in Submission, lane int
 	return s.submitIn(ctx, tx, []*submission{sub}, nil)
 }
 
-// submitIn stores new tasks in a transaction of the caller. Those without a slot wait in the queue.
-func (s *Store) submitIn(ctx context.Context, tx *db.Tx, items []*submission, slots calledSlots) error {
+// submitIn stores new tasks in a transaction of the caller. Those without a slot wait in the queue. slots may be nil.
+func (s *Store) submitIn(ctx context.Context, tx *db.Tx, items []*submission, slots []*reservedSlot) error {
 	if len(items) == 0 {
 		return nil
 	}
-	reserved := make([]*reservedSlot, len(items))
-	for i, it := range items {
-		reserved[i] = slots[it]
+	if slots == nil {
+		slots = make([]*reservedSlot, len(items))
 	}
-	rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, reserved))
+	rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, slots))
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
 	at := submittedAt(rows)
 	list := make([]created, len(items))
 	for i, it := range items {
-		list[i] = created{ok: true, at: at[it.id], slot: reserved[i]}
+		list[i] = created{ok: true, at: at[it.id], slot: slots[i]}
 	}
 	s.tellCreated(tx, items, list)
 	return nil

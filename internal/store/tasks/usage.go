@@ -51,23 +51,6 @@ func addUsage(ctx context.Context, q *dbsqlc.Queries, items []*pendingBatch, row
 	return q.UsageAdd(ctx, p)
 }
 
-// writtenBatch is written for a batch with an id and without events.
-func (s *Store) writtenBatch(ctx context.Context, a *pendingBatch) (*appended, error) {
-	ctx, cancel := s.db.Detached(ctx)
-	defer cancel()
-	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (*appended, error) {
-		found, err := dbsqlc.New(tx).BatchWritten(ctx, dbsqlc.BatchWrittenParams{
-			TaskID: db.PGID(a.lease.TaskID), Epoch: a.lease.Epoch, BatchID: a.batch.ID,
-		})
-		if err != nil || !found {
-			return nil, err
-		}
-		out := &appended{dbsqlc.EventAppendRow{Base: a.lease.LastSeq, HasPush: a.lease.HasPush}}
-		s.tellAppended(tx, a, out)
-		return out, nil
-	})
-}
-
 // Kinds of tokens in Counts.UsageTokens.
 const (
 	TokensInput     = "input"
