@@ -109,7 +109,8 @@ func TestOperatorsDay(t *testing.T) {
 		t.Errorf("%d tasks ask, want 16", len(asks))
 	}
 	for _, task := range asks {
-		a2ad("task", "answer", task.ID, "yes", "--reason", "approved by phone")
+		a2ad("task", "answer", task.ID, "yes", "--reason", "approved by phone",
+			"--asked", task.UpdatedAt.Format(time.RFC3339Nano))
 	}
 
 	// The receiver of the webhooks is back.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/rawjson"
@@ -12,11 +13,12 @@ import (
 
 // TaskAnswerCmd is `a2ad task answer`.
 type TaskAnswerCmd struct {
-	ID     string `arg:"" help:"Id of the task."`
-	Text   string `arg:"" optional:"" help:"The answer."`
-	Data   string `placeholder:"JSON" help:"The answer as JSON, for a question with a schema."`
-	Key    string `placeholder:"KEY" help:"Idempotency key: the same answer with the same key is stored once."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+	ID     string    `arg:"" help:"Id of the task."`
+	Text   string    `arg:"" optional:"" help:"The answer."`
+	Data   string    `placeholder:"JSON" help:"The answer as JSON, for a question with a schema."`
+	Key    string    `placeholder:"KEY" help:"Idempotency key: the same answer with the same key is stored once."`
+	Asked  time.Time `placeholder:"TIME" help:"Answer only the question of then: updatedAt in the JSON of task show."`
+	Reason string    `placeholder:"TEXT" help:"Why, for the audit log."`
 	Service
 	Output
 }
@@ -43,7 +45,7 @@ func (c *TaskAnswerCmd) Validate() error {
 func (c *TaskAnswerCmd) Run(ctx context.Context, app *App) error {
 	return c.withAdmin(ctx, app, func(api *admin.Client) error {
 		return onTask(c.ID, func() error {
-			answer := admin.Answer{Why: admin.Why{Reason: c.Reason}, Text: c.Text, Key: c.Key}
+			answer := admin.Answer{Why: admin.Why{Reason: c.Reason}, Text: c.Text, Key: c.Key, Asked: c.Asked}
 			if c.Data != "" {
 				answer.Data = []byte(c.Data)
 			}

@@ -16,6 +16,7 @@ type SendMessage struct {
 	HistoryLength *int // nil: all
 	AcceptedModes []string
 	Push          *PushConfig
+	Asked         time.Time // of the status whose question the message answers, and no later one; zero: any
 	Metadata      Raw
 	Digest        [32]byte    // SHA-256 of the params as sent
 	Idempotency   string      // Idempotency-Key header; the binding fills it in

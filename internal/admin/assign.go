@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -26,7 +25,7 @@ func (a *API) assignTask(ctx context.Context, r *request) (any, error) {
 	}
 	err = a.store.Tasks.Assign(ctx, tasks.Assignment{Task: id, To: b.Assignee})
 	if errors.Is(err, tasks.ErrNotWaiting) {
-		return nil, refusal{http.StatusConflict, reasonNotWaiting, "the task does not wait for an answer"}
+		return nil, errNotWaiting
 	}
 	if err != nil {
 		return nil, err

@@ -160,6 +160,7 @@ const (
 	reasonNotFound       = "NOT_FOUND"
 	reasonAmbiguous      = "AMBIGUOUS_ID"
 	reasonNotWaiting     = "NOT_WAITING"
+	reasonOtherQuestion  = "OTHER_QUESTION"
 	reasonNothingToRetry = "NOTHING_TO_RETRY"
 	reasonSearchTooLong  = "SEARCH_TOO_LONG"
 )

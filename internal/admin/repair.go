@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
@@ -41,9 +42,10 @@ type Signal struct {
 // Answer is the body of an answer to a task that waits for input or authentication.
 type Answer struct {
 	Why
-	Text string          `json:"text,omitempty" doc:"The answer as text. Give it, or data, or both."`
-	Data json.RawMessage `json:"data,omitempty" doc:"The answer as JSON, for a question with a schema."`
-	Key  string          `json:"key,omitempty" doc:"Idempotency key: with it, the answer is stored once."`
+	Text  string          `json:"text,omitempty" doc:"The answer as text. Give it, or data, or both."`
+	Data  json.RawMessage `json:"data,omitempty" doc:"The answer as JSON, for a question with a schema."`
+	Asked time.Time       `json:"asked,omitempty,omitzero" doc:"Answer only what it asked then: updatedAt of the task."`
+	Key   string          `json:"key,omitempty" doc:"Idempotency key: with it, the answer is stored once."`
 }
 
 // RetriedTask is a new task and the one that it was made from.
@@ -179,7 +181,8 @@ func (a *API) answerTask(ctx context.Context, r *request) (any, error) {
 	}
 	m := b.message()
 	in := tasks.Submission{
-		Caller: db.Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: t.Agent, Task: id, Message: m, OnlyWaiting: true,
+		Caller: db.Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: t.Agent, Task: id, Message: m,
+		OnlyWaiting: true, Asked: b.Asked,
 		Digest:   sha256.Sum256(append([]byte(b.Text+"\x00"), b.Data...)),
 		MaxBytes: a.cfg.MaxTaskBytes, MaxSeq: a.cfg.MaxHistory,
 		Answers: func(expects a2a.Raw) error { return agents.CheckAnswer(expects, &m) },
@@ -187,13 +190,23 @@ func (a *API) answerTask(ctx context.Context, r *request) (any, error) {
 	if b.Key != "" {
 		in.Key = "h:" + b.Key
 	}
-	if _, err := a.store.Tasks.Submit(ctx, in); errors.Is(err, tasks.ErrNotWaiting) {
-		return nil, refusal{http.StatusConflict, reasonNotWaiting, "the task does not wait for an answer"}
-	} else if err != nil {
+	switch _, err := a.store.Tasks.Submit(ctx, in); {
+	case errors.Is(err, tasks.ErrNotWaiting):
+		return nil, errNotWaiting
+	case errors.Is(err, tasks.ErrOtherQuestion):
+		return nil, errOtherQuestion
+	case err != nil:
 		return nil, err
 	}
 	return a.read(ctx, id)
 }
+
+var (
+	errNotWaiting    = refusal{http.StatusConflict, reasonNotWaiting, "the task does not wait for an answer"}
+	errOtherQuestion = refusal{
+		http.StatusConflict, reasonOtherQuestion, "the task asks another question now: read it, and answer that one",
+	}
+)
 
 // message returns the answer as a message of the client.
 func (b *Answer) message() a2a.Message {

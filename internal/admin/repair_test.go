@@ -111,6 +111,46 @@ func TestActionsThatAStateDoesNotPermit(t *testing.T) {
 	}
 }
 
+// TestAnswerIsForTheQuestionThatWasRead: an answer to a question that was answered meanwhile is no answer to the next
+// one. A repeated request confirms what it stored.
+func TestAnswerIsForTheQuestionThatWasRead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.submit("acme", "ann", "words", "ask")
+	f.Append(f.ClaimTask(id), storetest.Status(a2a.StateInputRequired, "Keep them?"))
+	f.Exec(`UPDATE a2a.tasks SET status_at = status_at - interval '1 second'`) // the next question is a later one
+	path := "/tasks/" + id.String()
+	asked := func() string { return read[admin.TaskDetail](f, f.get("both", path)).UpdatedAt.Format(time.RFC3339Nano) }
+	first := asked()
+	colleague := `{"text":"no","key":"k","asked":"` + first + `"}`
+	read[admin.Task](f, f.post("both", path+"/answer", colleague))
+	late := `{"text":"yes","asked":"` + first + `"}`
+	if got := f.post("both", path+"/answer", late); got.status != 409 || got.reason() != "NOT_WAITING" {
+		t.Errorf("the answer to a question that was answered: %d %s", got.status, got.body)
+	}
+	f.Append(f.ClaimTask(id), storetest.Status(a2a.StateInputRequired, "Delete all?"))
+	if got := f.post("both", path+"/answer", late); got.status != 409 || got.reason() != "OTHER_QUESTION" {
+		t.Errorf("the answer to the question before: %d %s", got.status, got.body)
+	}
+	if again := read[admin.Task](f, f.post("both", path+"/answer", colleague)); again.State != "input-required" {
+		t.Errorf("the repeated answer: %+v", again)
+	}
+	second := read[admin.Task](f, f.post("both", path+"/answer", `{"text":"never","asked":"`+asked()+`"}`))
+	if second.State != "submitted" {
+		t.Errorf("the answer to the second question: %+v", second)
+	}
+	var said []string
+	for _, m := range f.Snapshot(id).History {
+		if m.Role == a2a.RoleUser {
+			said = append(said, m.Parts[0].Text)
+		}
+	}
+	if want := []string{"ask", "no", "never"}; !slices.Equal(said, want) {
+		t.Errorf("the messages are %q, want %q", said, want)
+	}
+	f.Invariants()
+}
+
 // TestAnswersFitTheQuestion: an answer may be JSON, and must fit the schema of the question.
 func TestAnswersFitTheQuestion(t *testing.T) {
 	t.Parallel()

@@ -98,6 +98,13 @@ func (q *request) inNameOf(t *operate.TaskRow) (context.Context, db.Caller, erro
 	return nil, db.Caller{}, lacks(auth.ScopeTasksWrite)
 }
 
+var (
+	errAnswered      = &problem{http.StatusConflict, "Not done", "The task no longer waits for an answer."}
+	errOtherQuestion = &problem{
+		http.StatusConflict, "Not done", "The task now asks another question. Go back, reload the page, and read it.",
+	}
+)
+
 // answerTask answers the question of a task in the name of its owner.
 func (c *Console) answerTask(q *request) error {
 	t, err := c.find(q)
@@ -113,7 +120,7 @@ func (c *Console) answerTask(q *request) error {
 		return err
 	}
 	if asked == nil {
-		return &problem{http.StatusConflict, "Not done", "The task no longer waits for an answer."}
+		return errAnswered
 	}
 	part, err := asked.answer(q.r.PostForm)
 	if err != nil {
@@ -129,11 +136,14 @@ func (c *Console) answerTask(q *request) error {
 		Parts: []a2a.Part{part},
 	}
 	_, err = c.cfg.Engine.Send(ctx, owner, served[i], &a2a.SendMessage{
-		Message: message, Digest: sha256.Sum256([]byte(message.ID)),
-		// Two answers of two people to one question: the second is refused, and is no further message.
-		Idempotency: asked.key(),
+		Message: message, Digest: sha256.Sum256([]byte(message.ID)), Asked: asked.StatusAt,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, tasks.ErrNotWaiting):
+		return errAnswered
+	case errors.Is(err, tasks.ErrOtherQuestion):
+		return errOtherQuestion
+	case err != nil:
 		return err
 	}
 	if q.r.PostForm.Get("from") == "inbox" {

@@ -187,9 +187,6 @@ func fieldsOf(schema []byte) (fields []field) {
 	return fields
 }
 
-// key names the question, so that it is answered once.
-func (q *question) key() string { return "console-" + q.ID.String() + "-" + q.Asked }
-
 func invalid(format string, args ...any) error {
 	return &problem{http.StatusUnprocessableEntity, "Not done", fmt.Sprintf(format, args...)}
 }
@@ -197,8 +194,7 @@ func invalid(format string, args ...any) error {
 // answer makes the part of the answer from a form.
 func (q *question) answer(form url.Values) (a2a.Part, error) {
 	if form.Get("asked") != q.Asked {
-		return a2a.Part{}, &problem{http.StatusConflict, "Not done",
-			"The task now asks another question. Go back, reload the page, and read it."}
+		return a2a.Part{}, errOtherQuestion
 	}
 	if q.Schema == "" {
 		text := strings.TrimSpace(form.Get("text"))

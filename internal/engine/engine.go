@@ -240,7 +240,7 @@ func (e *Engine) submission(c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) 
 	in := tasks.Submission{
 		Caller: c, Agent: agent.Name, ContextID: op.Message.ContextID, Message: op.Message, Digest: op.Digest,
 		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
-		Push: push, MaxPushes: e.cfg.Push.Max, Traceparent: op.Traceparent,
+		Push: push, MaxPushes: e.cfg.Push.Max, Asked: op.Asked, Traceparent: op.Traceparent,
 	}
 	in.Message.RequestMetadata = op.Metadata
 	in.Message.Role = a2a.RoleUser // reads show this role, whatever the client called itself

@@ -92,8 +92,8 @@ ON CONFLICT DO NOTHING;
 -- TaskLockForCaller locks one task of the caller, so that the rest of the transaction decides on its newest version.
 -- No row means that the caller has no such task.
 -- name: TaskLockForCaller :one
-SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority,
-  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps, t.depth
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.last_seq, t.last_message_seq, t.lease_epoch,
+  t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps, t.depth
 FROM a2a.tasks t
 WHERE t.id = CASE WHEN sqlc.arg(shared)::boolean
     -- Looked up together with the caller, as TaskHeadForCaller does.

@@ -18,6 +18,9 @@ import (
 // ErrNotWaiting says that a task waits for no message.
 var ErrNotWaiting = errors.New("the task waits for no message")
 
+// ErrOtherQuestion says that a task waits for the answer to another question.
+var ErrOtherQuestion = errors.New("the task asks another question")
+
 var errKeyTaken = errors.New("key taken")
 
 // resume adds a message to an existing task.
@@ -122,8 +125,10 @@ func admit(t *dbsqlc.TaskLockForCallerRow, sub *submission) error {
 		return a2a.InvalidParams("message.contextId", "not the context of the task")
 	case state.Terminal():
 		return a2a.Errorf(a2a.CodeTaskTerminal, "the task is %s and takes no more messages", state)
-	case sub.OnlyWaiting && !state.Interrupted():
+	case (sub.OnlyWaiting || !sub.Asked.IsZero()) && !state.Interrupted():
 		return ErrNotWaiting
+	case !sub.Asked.IsZero() && sub.Asked.UnixMilli() != t.StatusAt.Time.UnixMilli():
+		return ErrOtherQuestion
 	case sub.Reject && state == a2a.StateWorking:
 		return a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is being worked on and takes no message now")
 	case sub.MaxBytes > 0 && t.Bytes+int64(len(sub.body)) > sub.MaxBytes:

@@ -32,6 +32,7 @@ type Submission struct {
 	Key         string               // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
 	Reject      bool                 // refuse the message if the task is being worked on
 	OnlyWaiting bool                 // refuse the message with ErrNotWaiting unless the task waits for one
+	Asked       time.Time            // when the task asked the only question that the message may answer; zero: any
 	MaxBytes    int64                // of the task; 0: no limit
 	MaxSeq      int64                // messages in the history of the task; 0: no limit
 	Push        *webhooks.NewWebhook // set in the same transaction, in force from the message on; may be nil
@@ -92,7 +93,8 @@ var errKeyReused = a2a.InvalidParams("", "the Idempotency-Key was used before wi
 // first request created.
 //
 // Errors for the caller: CodeTaskNotFound, CodeTaskTerminal, CodeInvalidParams (context of another task, key used for
-// another request, limits), CodeUnsupportedOperation (Reject).
+// another request, limits), CodeUnsupportedOperation (Reject). With Asked, it returns ErrNotWaiting if the
+// task asks nothing now, and ErrOtherQuestion if it asks something else.
 func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	sub := newSubmission(in)
 	if !in.Task.IsZero() {

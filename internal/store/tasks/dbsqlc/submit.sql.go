@@ -256,8 +256,8 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 }
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
-SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority,
-  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps, t.depth
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.last_seq, t.last_message_seq, t.lease_epoch,
+  t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply, t.steps, t.depth
 FROM a2a.tasks t
 WHERE t.id = CASE WHEN $1::boolean
     -- Looked up together with the caller, as TaskHeadForCaller does.
@@ -286,6 +286,7 @@ type TaskLockForCallerRow struct {
 	Agent          string
 	ContextID      string
 	State          int16
+	StatusAt       pgtype.Timestamptz
 	LastSeq        int64
 	LastMessageSeq int64
 	LeaseEpoch     int64
@@ -315,6 +316,7 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 		&i.Agent,
 		&i.ContextID,
 		&i.State,
+		&i.StatusAt,
 		&i.LastSeq,
 		&i.LastMessageSeq,
 		&i.LeaseEpoch,
