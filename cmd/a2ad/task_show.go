@@ -90,6 +90,9 @@ func showTask(app *App, d *taskDetail) error {
 	}
 	if len(d.Timeline) > 0 {
 		fmt.Fprintln(app.Stdout, "\n"+app.Paint().Bold("Timeline"))
+		if d.TimelineCut {
+			fmt.Fprintln(app.Stdout, "(its oldest entries are left out)")
+		}
 		if err := showTimeline(app, d.Timeline); err != nil {
 			return err
 		}

@@ -120,7 +120,9 @@ func TestAnswerIsForTheQuestionThatWasRead(t *testing.T) {
 	f.Append(f.ClaimTask(id), storetest.Status(a2a.StateInputRequired, "Keep them?"))
 	f.Exec(`UPDATE a2a.tasks SET status_at = status_at - interval '1 second'`) // the next question is a later one
 	path := "/tasks/" + id.String()
-	asked := func() string { return read[admin.TaskDetail](f, f.get("both", path)).UpdatedAt.Format(time.RFC3339Nano) }
+	asked := func() string {
+		return read[admin.TaskDetail](f, f.get("both", path)).UpdatedAt.Format(time.RFC3339Nano)
+	}
 	first := asked()
 	colleague := `{"text":"no","key":"k","asked":"` + first + `"}`
 	read[admin.Task](f, f.post("both", path+"/answer", colleague))

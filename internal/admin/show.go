@@ -29,6 +29,9 @@ func (a *API) showTask(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.mem.Grow(ctx, happened.Bytes); err != nil {
+		return nil, err
+	}
 	d := NewTaskDetail(row, task, happened)
 	if d.ReadyAt == nil {
 		return d, nil
@@ -70,7 +73,8 @@ func tooLarge(withArtifacts bool) error {
 func NewTaskDetail(row Task, task *a2a.Task, happened *operate.Timeline) *TaskDetail {
 	d := &TaskDetail{
 		Task: row, Attempts: []Attempt{}, Timeline: newTimeline(row.Tenant+"/"+row.Owner, happened),
-		Raw: v03.Codec{}.AppendTask(nil, task),
+		TimelineCut: happened.Cut,
+		Raw:         v03.Codec{}.AppendTask(nil, task),
 	}
 	for _, a := range happened.Attempts {
 		d.Attempts = append(d.Attempts, Attempt{

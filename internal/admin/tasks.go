@@ -297,6 +297,7 @@ type TaskDetail struct {
 	RetriedAs   []string    `json:"retriedAs,omitempty" doc:"The tasks that were made from this one, oldest first."`
 	Attempts    []Attempt   `json:"attempts"`
 	Timeline    []Happening `json:"timeline"`
+	TimelineCut bool        `json:"timelineCut,omitempty" doc:"Whether the oldest entries or attempts are left out."`
 
 	Raw json.RawMessage `json:"task" doc:"The task in the form of A2A 0.3."`
 }

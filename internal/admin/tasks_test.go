@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/admin"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
@@ -243,5 +244,21 @@ func TestBrowseEndsStatementsAndRefusesWrites(t *testing.T) {
 	}
 	if err := run("DELETE FROM a2a.tasks", time.Minute); !db.IsCode(err, "25006") {
 		t.Errorf("a write: %v, want that it is refused", err)
+	}
+}
+
+// TestTimelinesDrawMemory: what a timeline takes counts against the share of its reader, as the task itself does.
+func TestTimelinesDrawMemory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *admin.Config) { c.Budget = budget.New(budget.Config{Total: budget.Least}) })
+	path := "/tasks/" + f.submit("acme", "ann", "words", "x").String() + "?artifacts=false"
+	for events, want := range map[int]int{100: http.StatusOK, 6000: http.StatusServiceUnavailable} {
+		f.Exec(`INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+			SELECT t.id, n, gen_random_uuid(), a2a.kind_status(), a2a.state_working(), a2a.source_server(), now(), '{}'
+			FROM a2a.tasks t, generate_series(2, $1) n ON CONFLICT DO NOTHING`, events)
+		if got := f.get("reader", path); got.status != want {
+			t.Errorf("a task with %d events: %d %.200s, want %d", events, got.status, got.body, want)
+		}
+		f.Exec(`DELETE FROM a2a.task_events WHERE seq > 1`)
 	}
 }

@@ -54,3 +54,28 @@ func TestAnswerThatComesLate(t *testing.T) {
 	}
 	r.Invariants()
 }
+
+// TestLargeQuestionHasAPageOfItsOwn: the inbox shows its beginning, and a link to all of it with the form.
+func TestLargeQuestionHasAPageOfItsOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	in := storetest.Submission("hello")
+	in.Caller = db.Caller{Tenant: "acme", Owner: "ann"}
+	id := r.Submit(in).Task
+	asks := storetest.Status(a2a.StateInputRequired, "May I?"+strings.Repeat(" please", 100_000))
+	asks.Status.Message.ID = "m"
+	r.Append(r.ClaimTask(id), asks)
+	b := r.serve()
+	b.mustSignIn(r.key(everything...))
+	const form = `class="answer`
+	inbox := b.page("/console/inbox")
+	if !strings.Contains(inbox, "May I? please") || !strings.Contains(inbox, "too large for a list") ||
+		strings.Contains(inbox, form) || len(inbox) > 20_000 {
+		t.Errorf("the inbox has %d bytes: %.3000s", len(inbox), inbox)
+	}
+	for _, page := range []string{questionLink(inbox, id).RequestURI(), "/console/tasks/" + id.String()} {
+		if all := b.page(page); strings.Contains(all, "too large for a list") || !strings.Contains(all, form) {
+			t.Errorf("%s shows %.3000s", page, all)
+		}
+	}
+}

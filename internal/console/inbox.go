@@ -27,6 +27,7 @@ type question struct {
 	Schema  string  // of an answer, if it has one; indented
 	Asked   string  // which question it is, for the form
 	MayAct  bool    // the viewer may answer it, or cancel the task
+	Large   bool    // it is only the beginning, because others are on the page
 
 	AssignedBy string // who has assigned it; empty: it is not assigned
 	AssignedAt time.Time
@@ -74,7 +75,7 @@ func (c *Console) showInbox(q *request) error {
 		f.Assignee = &v.Assignee
 	}
 	if id, err := a2a.ParseID(form.Get("task")); err == nil {
-		v.One, f.Task = id, id
+		v.One, f.Task, f.Limit = id, id, 1
 	}
 	list, err := c.cfg.Store.Operate.Questions(q.Context(), f)
 	if err != nil {
@@ -94,7 +95,9 @@ func (c *Console) showInbox(q *request) error {
 		v.More = Prefix + "/inbox?" + next.Encode()
 	}
 	for i := range list {
-		v.Questions = append(v.Questions, newQuestion(&list[i], &q.viewer))
+		asks := newQuestion(&list[i], &q.viewer)
+		asks.Large = list[i].Large && v.One.IsZero()
+		v.Questions = append(v.Questions, asks)
 	}
 	if asked := form.Get("asked"); !v.One.IsZero() &&
 		(len(v.Questions) == 0 || asked != "" && asked != v.Questions[0].Asked) {

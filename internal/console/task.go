@@ -30,7 +30,8 @@ type taskView struct {
 	Artifacts []shownArtifact
 	TooLarge  int64 // bytes of the content, if it is not shown for its size
 	Rows      []timeline.Row
-	Left      int // rows that are not shown
+	Left      int  // rows that are not shown
+	Cut       bool // there are still older ones
 	Bars      []bar
 	Took      time.Duration
 	Tree      []operate.Called
@@ -120,7 +121,7 @@ func (c *Console) content(q *request, id a2a.ID) (*a2a.Task, error) {
 
 // fill sets what the page shows of the timeline.
 func (v *taskView) fill(t *operate.Timeline, end time.Time) {
-	v.Rows = timelineOf(v.Tenant+"/"+v.Owner, t)
+	v.Rows, v.Cut = timelineOf(v.Tenant+"/"+v.Owner, t), t.Cut
 	if len(v.Rows) > maxRows {
 		v.Left = len(v.Rows) - maxRows
 		v.Rows = v.Rows[v.Left:]

@@ -21,14 +21,15 @@ WHERE a2a.state_interrupted(t.state) -- the predicate of the index tasks_asking
 GROUP BY t.agent, t.state
 ORDER BY 1, 2;
 
--- RecentFailures reads the newest tasks that failed or were rejected, with the message of their last status, or the
--- error of their last attempt if that has none.
+-- RecentFailures reads the newest tasks that failed or were rejected, with the beginning of the message of their last
+-- status, and that of the error of their last attempt. cut: there is more of the message.
 -- name: RecentFailures :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, m.body,
-  coalesce(a.error, '')::text AS error
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at,
+  coalesce(m.beginning, '')::text AS message, coalesce(m.cut, false)::boolean AS cut,
+  coalesce(left(a.error, 2000), '')::text AS error
 FROM a2a.tasks t
 LEFT JOIN LATERAL (
-  SELECT x.body
+  SELECT left(x.body::text, 2000) AS beginning, length(x.body::text) > 2000 AS cut
   FROM a2a.messages x
   WHERE x.task_id = ANY (ARRAY[t.id]) AND x.seq = t.status_message_seq
 ) m ON true
@@ -45,19 +46,26 @@ WHERE t.state IN (a2a.state_failed(), a2a.state_rejected()) -- the predicate of 
 ORDER BY t.id DESC
 LIMIT sqlc.arg(max)::int;
 
--- Questions reads tasks that wait for a person, oldest first, with their question and what an answer must look like.
+-- Questions reads tasks that wait for a person, oldest first, with their question and what an answer must look like. Of
+-- a question of more than most bytes it reads the beginning, and of such an expectation nothing.
 -- name: Questions :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, m.body, w.expects,
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at,
+  coalesce(m.said, '')::text AS message, coalesce(m.cut, false)::boolean AS cut,
+  coalesce(w.expects, '')::text AS expects, coalesce(w.cut, false)::boolean AS left_out,
   coalesce(g.assignee, '')::text AS assignee, coalesce(g.assigned_by, '')::text AS assigned_by, g.assigned_at
 FROM a2a.tasks t
 LEFT JOIN a2a.task_assignments g ON g.task_id = ANY (ARRAY[t.id]) AND g.asked_at = t.status_at
 LEFT JOIN LATERAL (
-  SELECT x.body
-  FROM a2a.messages x
-  WHERE x.task_id = ANY (ARRAY[t.id]) AND x.seq = t.status_message_seq
+  SELECT CASE WHEN s.cut THEN left(s.body, 2000) ELSE s.body END AS said, s.cut
+  FROM (
+    SELECT x.body::text AS body, octet_length(x.body::text) > sqlc.arg(most)::int AS cut
+    FROM a2a.messages x
+    WHERE x.task_id = ANY (ARRAY[t.id]) AND x.seq = t.status_message_seq
+  ) s
 ) m ON true
 LEFT JOIN LATERAL (
-  SELECT x.expects
+  SELECT CASE WHEN octet_length(x.expects::text) <= sqlc.arg(most) THEN x.expects::text END AS expects,
+    octet_length(x.expects::text) > sqlc.arg(most) AS cut
   FROM a2a.task_waits x
   WHERE x.task_id = ANY (ARRAY[t.id]) AND x.epoch = t.lease_epoch
 ) w ON true

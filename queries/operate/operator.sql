@@ -66,7 +66,8 @@ WHERE p.deleted_at IS NULL;
 
 -- DestinationsDown reads the destinations whose breaker is open, and those that are disabled, for the operator.
 -- name: DestinationsDown :many
-SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at, coalesce(d.last_error, '')::text AS last_error
+SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at,
+  coalesce(left(d.last_error, 2000), '')::text AS last_error
 FROM a2a.push_destinations d
 WHERE d.open_until > clock_timestamp() OR d.disabled_at IS NOT NULL
 ORDER BY d.tenant, d.origin
@@ -104,39 +105,44 @@ WHERE s.datname = pg_catalog.current_database()
 ORDER BY s.pid;
 
 -- TimelineEvents reads the log of a task for the operator, with what wrote each event. Of artifacts it reads only the
--- size.
+-- size, and of anything long the beginning (cut). As all statements of a timeline, it reads the newest rows first.
 -- name: TimelineEvents :many
 SELECT e.seq, e.kind, coalesce(e.state, 0)::smallint AS state, e.source, e.epoch,
-  coalesce(e.worker, '')::text AS worker, e.committed_at,
-  coalesce(e.artifact_id, '')::text AS artifact_id, e.body, coalesce(octet_length(e.parts::text), 0)::bigint AS bytes
+  coalesce(e.worker, '')::text AS worker, e.committed_at, coalesce(e.artifact_id, '')::text AS artifact_id,
+  left(e.body::text, 2000)::text AS body, (length(e.body::text) > 2000)::boolean AS cut,
+  coalesce(octet_length(e.parts::text), 0)::bigint AS bytes
 FROM a2a.task_events e
-WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)::bigint
-ORDER BY e.seq
+WHERE e.task_id = sqlc.arg(task_id) AND e.seq < sqlc.arg(before)::bigint
+ORDER BY e.seq DESC
 LIMIT sqlc.arg(max)::int;
 
--- TimelineMessages reads the messages of a task for the operator, with the event from which on each shows.
+-- TimelineMessages reads the messages of the client of a task for the operator, with the event from which on each
+-- shows, unless that is before the first event of the timeline. Of long ones it reads the beginning (cut).
 -- name: TimelineMessages :many
-SELECT m.seq, m.at_seq, m.role, m.message_id, m.body
+SELECT m.seq, m.at_seq, left(m.body::text, 2000)::text AS body, (length(m.body::text) > 2000)::boolean AS cut
 FROM a2a.messages m
-WHERE m.task_id = sqlc.arg(task_id)
-ORDER BY m.seq;
+WHERE m.task_id = sqlc.arg(task_id) AND m.role = a2a.role_user()
+  AND m.at_seq >= sqlc.arg(first_event)::bigint
+ORDER BY m.seq DESC
+LIMIT sqlc.arg(max)::int;
 
--- TimelineSteps reads the steps and waits of a task for the operator, in their order. Of results it reads the beginning.
+-- TimelineSteps reads the steps and waits of a task for the operator. Of results it reads the beginning.
 -- name: TimelineSteps :many
 SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::text, 200), '')::text AS says,
   (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker,
   s.child_id, coalesce(s.artifact_id, '')::text AS artifact_id
 FROM a2a.task_steps s
-WHERE s.task_id = sqlc.arg(task_id) AND s.seq > sqlc.arg(after)::int
-ORDER BY s.seq
+WHERE s.task_id = sqlc.arg(task_id)
+ORDER BY s.seq DESC
 LIMIT sqlc.arg(max)::int;
 
--- TimelineSignals reads the signals of a task for the operator, in their order.
+-- TimelineSignals reads the signals of a task for the operator.
 -- name: TimelineSignals :many
 SELECT s.seq, s.name, coalesce(left(s.value::text, 200), '')::text AS value, s.sender, s.received_at
 FROM a2a.task_signals s
 WHERE s.task_id = sqlc.arg(task_id)
-ORDER BY s.seq;
+ORDER BY s.seq DESC
+LIMIT sqlc.arg(max)::int;
 
 -- WaitOfTask reads what the task waits for, for the operator. No row means that it does not wait.
 -- name: WaitOfTask :one
@@ -163,7 +169,7 @@ LEFT JOIN a2a.tasks t ON t.id = ANY (ARRAY[x.id])
 ORDER BY x.path
 LIMIT sqlc.arg(max)::int;
 
--- TimelineTries reads the delivery attempts of all webhooks of a task for the operator, oldest first.
+-- TimelineTries reads the delivery attempts of all webhooks of a task for the operator.
 -- name: TimelineTries :many
 SELECT p.config_id, p.url, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms,
   coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason
@@ -184,5 +190,5 @@ JOIN LATERAL (
   WHERE t.push_id = ANY (ARRAY[p.id])
   OFFSET 0 -- so that the attempts are looked up for each webhook
 ) a ON true
-ORDER BY a.id
+ORDER BY a.id DESC
 LIMIT sqlc.arg(max)::int;

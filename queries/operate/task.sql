@@ -3,7 +3,8 @@
 -- name: TaskList :many
 SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
   t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until,
-  t.parent_id, p.since AS parked_since, p.until AS parked_until, coalesce(p.reason, '')::text AS parked_reason
+  t.parent_id, p.since AS parked_since, p.until AS parked_until,
+  coalesce(left(p.reason, 2000), '')::text AS parked_reason
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
 LEFT JOIN a2a.task_parked p ON p.task_id = t.id AND p.epoch = t.lease_epoch AND t.ready_at IS NULL
@@ -32,13 +33,14 @@ SELECT t.tenant, t.owner, t.created_at
 FROM a2a.tasks t
 WHERE t.id = sqlc.arg(id);
 
--- AttemptsOfTask reads every attempt at a task, for the operator.
+-- AttemptsOfTask reads the newest attempts at a task for the operator, the newest first.
 -- name: AttemptsOfTask :many
 SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcome, '')::text AS outcome,
-  coalesce(a.error, '')::text AS error
+  coalesce(left(a.error, 2000), '')::text AS error
 FROM a2a.task_attempts a
 WHERE a.task_id = sqlc.arg(task_id)
-ORDER BY a.epoch;
+ORDER BY a.epoch DESC
+LIMIT sqlc.arg(max)::int;
 
 -- TraceOfTask reads the position in a trace of the newest message of the client that had one.
 -- name: TraceOfTask :one

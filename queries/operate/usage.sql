@@ -1,9 +1,10 @@
--- UsageOfTask reads the usage of a task, by model, for the operator.
+-- UsageOfTask reads the usage of a task, by model, for the operator: at most a thousand models.
 -- name: UsageOfTask :many
 SELECT u.model, u.input_tokens, u.output_tokens, u.cached_input_tokens, u.reasoning_tokens, u.requests
 FROM a2a.task_usage u
 WHERE u.task_id = sqlc.arg(task_id)
-ORDER BY u.model;
+ORDER BY u.model
+LIMIT 1000;
 
 -- UsageByDay sums usage since a day, in UTC, for the operator: one row for each combination of what it is asked to
 -- distinguish, by day and then by tokens. The other columns are empty.

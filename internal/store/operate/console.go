@@ -89,8 +89,8 @@ func (a *Activity) readQueues(ctx context.Context, tx *db.Tx) (err error) {
 // Failure is a task that failed or was rejected.
 type Failure struct {
 	TaskRow
-	Message []a2a.Part // of its last status
-	Error   string     // of its last attempt; may be empty
+	Message []a2a.Part // of its last status: of a long one, the beginning
+	Error   string     // of its last attempt: its beginning; may be empty
 }
 
 // Failures returns the newest tasks that failed or were rejected, of those created since a time.
@@ -110,10 +110,7 @@ func (s *Store) Failures(ctx context.Context, tenant string, since time.Time, mo
 		list[i] = Failure{TaskRow: TaskRow{
 			ID: r.ID.Bytes, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, ContextID: r.ContextID,
 			State: a2a.State(r.State), StatusAt: r.StatusAt.Time.UTC(), CreatedAt: r.CreatedAt.Time.UTC(),
-		}, Error: r.Error}
-		if r.Body != nil {
-			list[i].Message = tasks.DecodeMessage(r.Body, a2a.RoleAgent).Parts
-		}
+		}, Error: r.Error, Message: partsOf(r.Message, r.Cut)}
 	}
 	return list, nil
 }
@@ -132,19 +129,25 @@ type QuestionFilter struct {
 type Question struct {
 	TaskRow
 	Message []a2a.Part // the question; may be empty
-	Expects a2a.Raw    // what an answer must look like: see `wait.expects`; nil: anything
+	Expects a2a.Raw    // what an answer must look like: see `wait.expects`; empty: anything
+	Large   bool       // Message is only its beginning, or Expects is left out
 	// Who has assigned it to TaskRow.Assignee, and when.
 	AssignedBy string
 	AssignedAt time.Time
 }
 
-// Questions returns tasks that wait for a person, the oldest task first.
+// questionBytes is how many bytes of messages a read of questions returns, and how many of expectations.
+const questionBytes = 8 << 20
+
+// Questions returns tasks that wait for a person, the oldest task first. The fewer it may return, the larger they may
+// be.
 func (s *Store) Questions(ctx context.Context, f QuestionFilter) ([]Question, error) {
 	var rows []dbsqlc.QuestionsRow
 	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).Questions(ctx, dbsqlc.QuestionsParams{
 			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner,
 			Agent: f.Agent, Assignee: f.Assignee, After: db.PGID(f.After), Max: int32(f.Limit),
+			Most: int32(questionBytes / max(f.Limit, 1)),
 		})
 		return err
 	})
@@ -157,10 +160,8 @@ func (s *Store) Questions(ctx context.Context, f QuestionFilter) ([]Question, er
 			ID: r.ID.Bytes, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, ContextID: r.ContextID,
 			State: a2a.State(r.State), StatusAt: r.StatusAt.Time.UTC(), CreatedAt: r.CreatedAt.Time.UTC(),
 			Assignee: r.Assignee,
-		}, Expects: r.Expects, AssignedBy: r.AssignedBy, AssignedAt: db.TimeOrZero(r.AssignedAt)}
-		if r.Body != nil {
-			list[i].Message = tasks.DecodeMessage(r.Body, a2a.RoleAgent).Parts
-		}
+		}, Expects: a2a.Raw(r.Expects), AssignedBy: r.AssignedBy, AssignedAt: db.TimeOrZero(r.AssignedAt),
+			Message: partsOf(r.Message, r.Cut), Large: r.Cut || r.LeftOut}
 	}
 	return list, nil
 }

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,33 +50,25 @@ type Waiting struct {
 
 // readSteps reads steps, waits and signals.
 func (t *Timeline) readSteps(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) error {
-	for after := int32(0); ; {
-		rows, err := q.TimelineSteps(ctx, dbsqlc.TimelineStepsParams{
-			TaskID: db.PGID(id), After: after, Max: timelinePage,
-		})
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			t.Steps = append(t.Steps, Recorded{
-				Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Key: r.Key, Name: r.Name, Says: r.Says, Failed: r.Failed,
-				Attempts: int(r.Attempts), NextAt: db.WireTime(r.NextAt), At: db.WireTime(r.RecordedAt),
-				EndedAt: db.WireTime(r.EndedAt), Worker: r.Worker, Child: r.ChildID.Bytes,
-				Artifact: r.ArtifactID,
-			})
-			after = r.Seq
-		}
-		if len(rows) < timelinePage {
-			break
-		}
-	}
-	signals, err := q.TimelineSignals(ctx, db.PGID(id))
+	steps, err := q.TimelineSteps(ctx, db.PGID(id), timelineSteps)
 	if err != nil {
 		return err
 	}
-	for _, r := range signals {
+	for _, r := range slices.Backward(steps) {
+		t.Steps = append(t.Steps, Recorded{
+			Seq: int(r.Seq), Kind: a2a.StepKind(r.Kind), Key: r.Key, Name: r.Name, Says: r.Says, Failed: r.Failed,
+			Attempts: int(r.Attempts), NextAt: db.WireTime(r.NextAt), At: db.WireTime(r.RecordedAt),
+			EndedAt: db.WireTime(r.EndedAt), Worker: r.Worker, Child: r.ChildID.Bytes, Artifact: r.ArtifactID,
+		})
+	}
+	signals, err := q.TimelineSignals(ctx, db.PGID(id), timelineRows)
+	if err != nil {
+		return err
+	}
+	for _, r := range slices.Backward(signals) {
 		t.Signals = append(t.Signals, Signaled{r.Name, r.Value, r.Sender, db.WireTime(r.ReceivedAt)})
 	}
+	t.Cut = t.Cut || len(steps) == timelineSteps || len(signals) == timelineRows
 	w, err := q.WaitOfTask(ctx, db.PGID(id))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

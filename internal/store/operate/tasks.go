@@ -145,15 +145,15 @@ type Attempt struct {
 	Error     string
 }
 
-// Attempts returns every attempt at a task, oldest first.
+// Attempts returns the newest 2,000 attempts at a task, the oldest of them first.
 func (s *Store) Attempts(ctx context.Context, id a2a.ID) ([]Attempt, error) {
-	rows, err := dbsqlc.New(s.db.Reads()).AttemptsOfTask(ctx, db.PGID(id))
+	rows, err := dbsqlc.New(s.db.Reads()).AttemptsOfTask(ctx, db.PGID(id), timelineRows)
 	if err != nil {
 		return nil, fmt.Errorf("list attempts: %w", err)
 	}
 	out := make([]Attempt, len(rows))
 	for i, r := range rows {
-		out[i] = Attempt{
+		out[len(rows)-1-i] = Attempt{
 			Epoch: r.Epoch, Attempt: int(r.Attempt), Worker: r.Worker, ClaimedAt: r.ClaimedAt.Time.UTC(),
 			EndedAt: db.TimeOrZero(r.EndedAt),
 			Outcome: r.Outcome, Error: r.Error,

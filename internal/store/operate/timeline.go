@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,16 +62,23 @@ type Timeline struct {
 	Actions  []access.Recorded // oldest first
 	// TraceID is the trace of the client's newest message that had one, and of the attempts since; empty: none had.
 	TraceID string
+	// Cut says that older rows are left out, and Bytes about how much memory the others take.
+	Cut   bool
+	Bytes int64
 }
 
+// A timeline has the newest rows of each kind.
 const (
-	timelinePage    = 2000
-	timelineTries   = 10_000
+	timelinePage    = 500     // events of one read
+	timelineBytes   = 8 << 20 // of events, about
+	timelineSteps   = 10_000
+	timelineRows    = 2000 // of each other kind
 	timelineActions = 1000
+	rowBytes        = 512 // of a row, in addition to its text
 )
 
 // Timeline reads what happened to a task, for the operator. What happens while it reads may be in one part and not in
-// another.
+// another. Of texts it has the beginning.
 func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 	t := &Timeline{}
 	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
@@ -77,14 +86,8 @@ func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 		if err := t.readEvents(ctx, q, id); err != nil {
 			return err
 		}
-		messages, err := q.TimelineMessages(ctx, db.PGID(id))
-		if err != nil {
+		if err := t.readMessages(ctx, q, id); err != nil {
 			return err
-		}
-		for _, r := range messages {
-			t.Messages = append(t.Messages, Said{
-				Seq: r.Seq, AtSeq: r.AtSeq, Message: tasks.DecodeMessage(r.Body, a2a.Role(r.Role)),
-			})
 		}
 		if err := t.readSteps(ctx, q, id); err != nil {
 			return err
@@ -109,22 +112,26 @@ func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range actions {
-		t.Actions = append(t.Actions, actions[len(actions)-1-i])
+	t.Actions = actions
+	slices.Reverse(t.Actions)
+	t.Cut = t.Cut || len(t.Attempts) == timelineRows || len(actions) == timelineActions
+	for i := range t.Attempts {
+		t.Bytes += int64(len(t.Attempts[i].Error))
 	}
+	t.Bytes += rowBytes * int64(len(t.Messages)+len(t.Attempts)+len(t.Steps)+len(t.Signals)+len(t.Tries)+len(t.Actions))
 	return t, nil
 }
 
 func (t *Timeline) readEvents(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) error {
-	for after := int64(0); ; {
+	for before, room := int64(math.MaxInt64), int64(timelineBytes); ; {
 		rows, err := q.TimelineEvents(ctx, dbsqlc.TimelineEventsParams{
-			TaskID: db.PGID(id), After: after, Max: timelinePage,
+			TaskID: db.PGID(id), Before: before, Max: timelinePage,
 		})
 		if err != nil {
 			return err
 		}
 		for _, r := range rows {
-			e, err := tasks.DecodeEvent(r.Kind, r.State, r.ArtifactID, r.Body, nil)
+			e, err := loggedEvent(&r)
 			if err != nil {
 				return fmt.Errorf("event %d: %w", r.Seq, err)
 			}
@@ -132,16 +139,64 @@ func (t *Timeline) readEvents(ctx context.Context, q *dbsqlc.Queries, id a2a.ID)
 				Seq: r.Seq, At: db.WireTime(r.CommittedAt), Source: r.Source, Worker: r.Worker, Epoch: r.Epoch,
 				Event: e, Bytes: r.Bytes,
 			})
-			after = r.Seq
+			before = r.Seq
+			room -= rowBytes + int64(len(r.Body))
 		}
-		if len(rows) < timelinePage {
-			return nil
+		if len(rows) == timelinePage && room > 0 {
+			continue
 		}
+		t.Bytes += timelineBytes - room
+		t.Cut = len(rows) == timelinePage
+		slices.Reverse(t.Events)
+		return nil
 	}
 }
 
+// loggedEvent decodes an event. If only its beginning is known, it has its first text.
+func loggedEvent(r *dbsqlc.TimelineEventsRow) (a2a.Event, error) {
+	if !r.Cut {
+		return tasks.DecodeEvent(r.Kind, r.State, r.ArtifactID, []byte(r.Body), nil)
+	}
+	e, err := tasks.DecodeEvent(r.Kind, r.State, r.ArtifactID, nil, nil)
+	if status, ok := e.(*a2a.StatusUpdate); ok {
+		status.Status.Message = &a2a.Message{Role: a2a.RoleAgent, Parts: beginning(r.Body)}
+	}
+	return e, err
+}
+
+func (t *Timeline) readMessages(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) error {
+	p := dbsqlc.TimelineMessagesParams{TaskID: db.PGID(id), Max: timelineRows}
+	if t.Cut {
+		p.FirstEvent = t.Events[0].Seq
+	}
+	rows, err := q.TimelineMessages(ctx, p)
+	for _, r := range slices.Backward(rows) {
+		m := a2a.Message{Role: a2a.RoleUser, Parts: partsOf(r.Body, r.Cut)}
+		t.Messages = append(t.Messages, Said{Seq: r.Seq, AtSeq: r.AtSeq, Message: m})
+		t.Bytes += int64(len(r.Body))
+	}
+	t.Cut = t.Cut || len(rows) == timelineRows
+	return err
+}
+
+// partsOf decodes the parts of a stored message. If it is cut, there is one part.
+func partsOf(body string, cut bool) []a2a.Part {
+	switch {
+	case cut:
+		return beginning(body)
+	case body == "":
+		return nil
+	}
+	return tasks.DecodeMessage([]byte(body), a2a.RoleAgent).Parts
+}
+
+// beginning returns the first text of a message of which only the beginning is known.
+func beginning(body string) []a2a.Part {
+	return []a2a.Part{{Kind: a2a.PartText, Text: firstText(body) + "…"}}
+}
+
 func (t *Timeline) readTries(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) error {
-	rows, err := q.TimelineTries(ctx, db.PGID(id), timelineTries)
+	rows, err := q.TimelineTries(ctx, db.PGID(id), timelineRows)
 	for _, r := range rows {
 		entry := webhooks.LedgerEntry{
 			From: r.FromSeq, Seq: r.Seq, Outcome: r.Outcome, Attempt: int(r.Attempt), Trigger: r.Trigger,
@@ -153,5 +208,7 @@ func (t *Timeline) readTries(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) 
 		}
 		t.Tries = append(t.Tries, Tried{ConfigID: r.ConfigID, URL: a2a.RedactURL(r.Url), LedgerEntry: entry})
 	}
+	slices.Reverse(t.Tries)
+	t.Cut = t.Cut || len(rows) == timelineRows
 	return err
 }

@@ -52,32 +52,39 @@ func (q *Queries) CountOpen(ctx context.Context) ([]CountOpenRow, error) {
 }
 
 const questions = `-- name: Questions :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, m.body, w.expects,
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at,
+  coalesce(m.said, '')::text AS message, coalesce(m.cut, false)::boolean AS cut,
+  coalesce(w.expects, '')::text AS expects, coalesce(w.cut, false)::boolean AS left_out,
   coalesce(g.assignee, '')::text AS assignee, coalesce(g.assigned_by, '')::text AS assigned_by, g.assigned_at
 FROM a2a.tasks t
 LEFT JOIN a2a.task_assignments g ON g.task_id = ANY (ARRAY[t.id]) AND g.asked_at = t.status_at
 LEFT JOIN LATERAL (
-  SELECT x.body
-  FROM a2a.messages x
-  WHERE x.task_id = ANY (ARRAY[t.id]) AND x.seq = t.status_message_seq
+  SELECT CASE WHEN s.cut THEN left(s.body, 2000) ELSE s.body END AS said, s.cut
+  FROM (
+    SELECT x.body::text AS body, octet_length(x.body::text) > $1::int AS cut
+    FROM a2a.messages x
+    WHERE x.task_id = ANY (ARRAY[t.id]) AND x.seq = t.status_message_seq
+  ) s
 ) m ON true
 LEFT JOIN LATERAL (
-  SELECT x.expects
+  SELECT CASE WHEN octet_length(x.expects::text) <= $1 THEN x.expects::text END AS expects,
+    octet_length(x.expects::text) > $1 AS cut
   FROM a2a.task_waits x
   WHERE x.task_id = ANY (ARRAY[t.id]) AND x.epoch = t.lease_epoch
 ) w ON true
 WHERE a2a.state_interrupted(t.state) -- the predicate of the index tasks_asking
-  AND ($1::uuid IS NULL OR t.id = $1)
-  AND ($2::text = '' OR t.tenant = $2)
-  AND ($3::text = '' OR t.owner = $3)
-  AND ($4::text = '' OR t.agent = $4)
-  AND ($5::text IS NULL OR coalesce(g.assignee, '') = $5)
-  AND t.id > $6::uuid
+  AND ($2::uuid IS NULL OR t.id = $2)
+  AND ($3::text = '' OR t.tenant = $3)
+  AND ($4::text = '' OR t.owner = $4)
+  AND ($5::text = '' OR t.agent = $5)
+  AND ($6::text IS NULL OR coalesce(g.assignee, '') = $6)
+  AND t.id > $7::uuid
 ORDER BY t.id
-LIMIT $7::int
+LIMIT $8::int
 `
 
 type QuestionsParams struct {
+	Most     int32
 	TaskID   pgtype.UUID
 	Tenant   string
 	Owner    string
@@ -96,16 +103,20 @@ type QuestionsRow struct {
 	State      int16
 	StatusAt   pgtype.Timestamptz
 	CreatedAt  pgtype.Timestamptz
-	Body       []byte
-	Expects    []byte
+	Message    string
+	Cut        bool
+	Expects    string
+	LeftOut    bool
 	Assignee   string
 	AssignedBy string
 	AssignedAt pgtype.Timestamptz
 }
 
-// Questions reads tasks that wait for a person, oldest first, with their question and what an answer must look like.
+// Questions reads tasks that wait for a person, oldest first, with their question and what an answer must look like. Of
+// a question of more than most bytes it reads the beginning, and of such an expectation nothing.
 func (q *Queries) Questions(ctx context.Context, arg QuestionsParams) ([]QuestionsRow, error) {
 	rows, err := q.db.Query(ctx, questions,
+		arg.Most,
 		arg.TaskID,
 		arg.Tenant,
 		arg.Owner,
@@ -130,8 +141,10 @@ func (q *Queries) Questions(ctx context.Context, arg QuestionsParams) ([]Questio
 			&i.State,
 			&i.StatusAt,
 			&i.CreatedAt,
-			&i.Body,
+			&i.Message,
+			&i.Cut,
 			&i.Expects,
+			&i.LeftOut,
 			&i.Assignee,
 			&i.AssignedBy,
 			&i.AssignedAt,
@@ -147,11 +160,12 @@ func (q *Queries) Questions(ctx context.Context, arg QuestionsParams) ([]Questio
 }
 
 const recentFailures = `-- name: RecentFailures :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, m.body,
-  coalesce(a.error, '')::text AS error
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at,
+  coalesce(m.beginning, '')::text AS message, coalesce(m.cut, false)::boolean AS cut,
+  coalesce(left(a.error, 2000), '')::text AS error
 FROM a2a.tasks t
 LEFT JOIN LATERAL (
-  SELECT x.body
+  SELECT left(x.body::text, 2000) AS beginning, length(x.body::text) > 2000 AS cut
   FROM a2a.messages x
   WHERE x.task_id = ANY (ARRAY[t.id]) AND x.seq = t.status_message_seq
 ) m ON true
@@ -184,12 +198,13 @@ type RecentFailuresRow struct {
 	State     int16
 	StatusAt  pgtype.Timestamptz
 	CreatedAt pgtype.Timestamptz
-	Body      []byte
+	Message   string
+	Cut       bool
 	Error     string
 }
 
-// RecentFailures reads the newest tasks that failed or were rejected, with the message of their last status, or the
-// error of their last attempt if that has none.
+// RecentFailures reads the newest tasks that failed or were rejected, with the beginning of the message of their last
+// status, and that of the error of their last attempt. cut: there is more of the message.
 func (q *Queries) RecentFailures(ctx context.Context, arg RecentFailuresParams) ([]RecentFailuresRow, error) {
 	rows, err := q.db.Query(ctx, recentFailures, arg.FirstID, arg.Tenant, arg.Max)
 	if err != nil {
@@ -208,7 +223,8 @@ func (q *Queries) RecentFailures(ctx context.Context, arg RecentFailuresParams) 
 			&i.State,
 			&i.StatusAt,
 			&i.CreatedAt,
-			&i.Body,
+			&i.Message,
+			&i.Cut,
 			&i.Error,
 		); err != nil {
 			return nil, err

@@ -195,7 +195,8 @@ func (q *Queries) DatabaseSize(ctx context.Context) (int64, error) {
 }
 
 const destinationsDown = `-- name: DestinationsDown :many
-SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at, coalesce(d.last_error, '')::text AS last_error
+SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at,
+  coalesce(left(d.last_error, 2000), '')::text AS last_error
 FROM a2a.push_destinations d
 WHERE d.open_until > clock_timestamp() OR d.disabled_at IS NOT NULL
 ORDER BY d.tenant, d.origin
@@ -451,17 +452,18 @@ func (q *Queries) TaskTree(ctx context.Context, max int32, root pgtype.UUID) ([]
 
 const timelineEvents = `-- name: TimelineEvents :many
 SELECT e.seq, e.kind, coalesce(e.state, 0)::smallint AS state, e.source, e.epoch,
-  coalesce(e.worker, '')::text AS worker, e.committed_at,
-  coalesce(e.artifact_id, '')::text AS artifact_id, e.body, coalesce(octet_length(e.parts::text), 0)::bigint AS bytes
+  coalesce(e.worker, '')::text AS worker, e.committed_at, coalesce(e.artifact_id, '')::text AS artifact_id,
+  left(e.body::text, 2000)::text AS body, (length(e.body::text) > 2000)::boolean AS cut,
+  coalesce(octet_length(e.parts::text), 0)::bigint AS bytes
 FROM a2a.task_events e
-WHERE e.task_id = $1 AND e.seq > $2::bigint
-ORDER BY e.seq
+WHERE e.task_id = $1 AND e.seq < $2::bigint
+ORDER BY e.seq DESC
 LIMIT $3::int
 `
 
 type TimelineEventsParams struct {
 	TaskID pgtype.UUID
-	After  int64
+	Before int64
 	Max    int32
 }
 
@@ -474,14 +476,15 @@ type TimelineEventsRow struct {
 	Worker      string
 	CommittedAt pgtype.Timestamptz
 	ArtifactID  string
-	Body        []byte
+	Body        string
+	Cut         bool
 	Bytes       int64
 }
 
 // TimelineEvents reads the log of a task for the operator, with what wrote each event. Of artifacts it reads only the
-// size.
+// size, and of anything long the beginning (cut). As all statements of a timeline, it reads the newest rows first.
 func (q *Queries) TimelineEvents(ctx context.Context, arg TimelineEventsParams) ([]TimelineEventsRow, error) {
-	rows, err := q.db.Query(ctx, timelineEvents, arg.TaskID, arg.After, arg.Max)
+	rows, err := q.db.Query(ctx, timelineEvents, arg.TaskID, arg.Before, arg.Max)
 	if err != nil {
 		return nil, err
 	}
@@ -499,6 +502,7 @@ func (q *Queries) TimelineEvents(ctx context.Context, arg TimelineEventsParams) 
 			&i.CommittedAt,
 			&i.ArtifactID,
 			&i.Body,
+			&i.Cut,
 			&i.Bytes,
 		); err != nil {
 			return nil, err
@@ -512,23 +516,31 @@ func (q *Queries) TimelineEvents(ctx context.Context, arg TimelineEventsParams) 
 }
 
 const timelineMessages = `-- name: TimelineMessages :many
-SELECT m.seq, m.at_seq, m.role, m.message_id, m.body
+SELECT m.seq, m.at_seq, left(m.body::text, 2000)::text AS body, (length(m.body::text) > 2000)::boolean AS cut
 FROM a2a.messages m
-WHERE m.task_id = $1
-ORDER BY m.seq
+WHERE m.task_id = $1 AND m.role = a2a.role_user()
+  AND m.at_seq >= $2::bigint
+ORDER BY m.seq DESC
+LIMIT $3::int
 `
 
-type TimelineMessagesRow struct {
-	Seq       int64
-	AtSeq     int64
-	Role      int16
-	MessageID string
-	Body      []byte
+type TimelineMessagesParams struct {
+	TaskID     pgtype.UUID
+	FirstEvent int64
+	Max        int32
 }
 
-// TimelineMessages reads the messages of a task for the operator, with the event from which on each shows.
-func (q *Queries) TimelineMessages(ctx context.Context, taskID pgtype.UUID) ([]TimelineMessagesRow, error) {
-	rows, err := q.db.Query(ctx, timelineMessages, taskID)
+type TimelineMessagesRow struct {
+	Seq   int64
+	AtSeq int64
+	Body  string
+	Cut   bool
+}
+
+// TimelineMessages reads the messages of the client of a task for the operator, with the event from which on each
+// shows, unless that is before the first event of the timeline. Of long ones it reads the beginning (cut).
+func (q *Queries) TimelineMessages(ctx context.Context, arg TimelineMessagesParams) ([]TimelineMessagesRow, error) {
+	rows, err := q.db.Query(ctx, timelineMessages, arg.TaskID, arg.FirstEvent, arg.Max)
 	if err != nil {
 		return nil, err
 	}
@@ -539,9 +551,8 @@ func (q *Queries) TimelineMessages(ctx context.Context, taskID pgtype.UUID) ([]T
 		if err := rows.Scan(
 			&i.Seq,
 			&i.AtSeq,
-			&i.Role,
-			&i.MessageID,
 			&i.Body,
+			&i.Cut,
 		); err != nil {
 			return nil, err
 		}
@@ -557,7 +568,8 @@ const timelineSignals = `-- name: TimelineSignals :many
 SELECT s.seq, s.name, coalesce(left(s.value::text, 200), '')::text AS value, s.sender, s.received_at
 FROM a2a.task_signals s
 WHERE s.task_id = $1
-ORDER BY s.seq
+ORDER BY s.seq DESC
+LIMIT $2::int
 `
 
 type TimelineSignalsRow struct {
@@ -568,9 +580,9 @@ type TimelineSignalsRow struct {
 	ReceivedAt pgtype.Timestamptz
 }
 
-// TimelineSignals reads the signals of a task for the operator, in their order.
-func (q *Queries) TimelineSignals(ctx context.Context, taskID pgtype.UUID) ([]TimelineSignalsRow, error) {
-	rows, err := q.db.Query(ctx, timelineSignals, taskID)
+// TimelineSignals reads the signals of a task for the operator.
+func (q *Queries) TimelineSignals(ctx context.Context, taskID pgtype.UUID, max int32) ([]TimelineSignalsRow, error) {
+	rows, err := q.db.Query(ctx, timelineSignals, taskID, max)
 	if err != nil {
 		return nil, err
 	}
@@ -600,16 +612,10 @@ SELECT s.seq, s.key, s.kind, s.name, coalesce(left(coalesce(s.result, s.error)::
   (s.error IS NOT NULL)::boolean AS failed, s.attempts, s.next_at, s.recorded_at, s.ended_at, s.worker,
   s.child_id, coalesce(s.artifact_id, '')::text AS artifact_id
 FROM a2a.task_steps s
-WHERE s.task_id = $1 AND s.seq > $2::int
-ORDER BY s.seq
-LIMIT $3::int
+WHERE s.task_id = $1
+ORDER BY s.seq DESC
+LIMIT $2::int
 `
-
-type TimelineStepsParams struct {
-	TaskID pgtype.UUID
-	After  int32
-	Max    int32
-}
 
 type TimelineStepsRow struct {
 	Seq        int32
@@ -627,9 +633,9 @@ type TimelineStepsRow struct {
 	ArtifactID string
 }
 
-// TimelineSteps reads the steps and waits of a task for the operator, in their order. Of results it reads the beginning.
-func (q *Queries) TimelineSteps(ctx context.Context, arg TimelineStepsParams) ([]TimelineStepsRow, error) {
-	rows, err := q.db.Query(ctx, timelineSteps, arg.TaskID, arg.After, arg.Max)
+// TimelineSteps reads the steps and waits of a task for the operator. Of results it reads the beginning.
+func (q *Queries) TimelineSteps(ctx context.Context, taskID pgtype.UUID, max int32) ([]TimelineStepsRow, error) {
+	rows, err := q.db.Query(ctx, timelineSteps, taskID, max)
 	if err != nil {
 		return nil, err
 	}
@@ -682,7 +688,7 @@ JOIN LATERAL (
   WHERE t.push_id = ANY (ARRAY[p.id])
   OFFSET 0 -- so that the attempts are looked up for each webhook
 ) a ON true
-ORDER BY a.id
+ORDER BY a.id DESC
 LIMIT $2::int
 `
 
@@ -701,7 +707,7 @@ type TimelineTriesRow struct {
 	Reason     string
 }
 
-// TimelineTries reads the delivery attempts of all webhooks of a task for the operator, oldest first.
+// TimelineTries reads the delivery attempts of all webhooks of a task for the operator.
 func (q *Queries) TimelineTries(ctx context.Context, taskID pgtype.UUID, max int32) ([]TimelineTriesRow, error) {
 	rows, err := q.db.Query(ctx, timelineTries, taskID, max)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 const taskSearch = `-- name: TaskSearch :many
 SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
   t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until,
-  t.parent_id, t.parked_since, t.parked_until, t.parked_reason, coalesce(a.error, '')::text AS error,
+  t.parent_id, t.parked_since, t.parked_until, t.parked_reason, coalesce(left(a.error, 2000), '')::text AS error,
   coalesce(m.beginning, '')::text AS said, coalesce(g.assignee, '')::text AS assignee
 FROM (
   SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
     t.lease_epoch, t.ready_at, t.parent_id, t.status_message_seq, p.since AS parked_since, p.until AS parked_until,
-    coalesce(p.reason, '')::text AS parked_reason
+    coalesce(left(p.reason, 2000), '')::text AS parked_reason
   FROM a2a.tasks t
   LEFT JOIN a2a.task_parked p ON p.task_id = t.id AND p.epoch = t.lease_epoch AND t.ready_at IS NULL
   WHERE t.id >= $1::uuid

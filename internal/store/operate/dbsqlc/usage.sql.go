@@ -96,6 +96,7 @@ SELECT u.model, u.input_tokens, u.output_tokens, u.cached_input_tokens, u.reason
 FROM a2a.task_usage u
 WHERE u.task_id = $1
 ORDER BY u.model
+LIMIT 1000
 `
 
 type UsageOfTaskRow struct {
@@ -107,7 +108,7 @@ type UsageOfTaskRow struct {
 	Requests          int64
 }
 
-// UsageOfTask reads the usage of a task, by model, for the operator.
+// UsageOfTask reads the usage of a task, by model, for the operator: at most a thousand models.
 func (q *Queries) UsageOfTask(ctx context.Context, taskID pgtype.UUID) ([]UsageOfTaskRow, error) {
 	rows, err := q.db.Query(ctx, usageOfTask, taskID)
 	if err != nil {
