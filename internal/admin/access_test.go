@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/admin"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // tooMuch is a body that is refused because of its reason.
@@ -291,6 +294,56 @@ func TestCredentialsForCertainAgentsSeeNoOthers(t *testing.T) {
 	}
 	if got := f.get("one", "/tasks/"+hidden.String()); got.status != http.StatusNotFound {
 		t.Errorf("a task of another agent: %d %s", got.status, got.body)
+	}
+}
+
+// TestCredentialsForCertainAgentsSeeNoCallsOfOthers: a task of the agent "other" calls itself and "words". The
+// latter calls "other".
+func TestCredentialsForCertainAgentsSeeNoCallsOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	call := func(task a2a.ID, from string, to ...string) (made []a2a.ID) {
+		t.Helper()
+		leases, err := f.Tasks.NewClaimer().Claim(t.Context(), from, 10, storetest.TTL, time.Hour)
+		i := slices.IndexFunc(leases, func(l tasks.Lease) bool { return l.TaskID == task })
+		if err != nil || i < 0 {
+			t.Fatalf("the task %s is not among %v: %v", task, leases, err)
+		}
+		b := tasks.Batch{ContextID: "ctx"}
+		for n, agent := range to {
+			c := &a2a.Call{Key: "to-" + agent, Agent: agent, Message: storetest.Message("m", "x")}
+			made = append(made, db.NewTaskID())
+			b.Steps = append(b.Steps, a2a.StepRecord{
+				Step: a2a.Step{Key: c.Key, Name: agent}, Seq: n + 1, Kind: a2a.StepCall, Child: made[n], Call: c,
+			})
+		}
+		if _, err := f.Tasks.Append(t.Context(), &leases[i], b); err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	root := f.submit("acme", "ann", "other", "x")
+	children := call(root, "other", "words", "other")
+	hidden, shown := children[0], children[1]
+	below := call(hidden, "words", "other")[0]
+
+	for caller, all := range map[string]bool{"reader": true, "one": false} {
+		if got := f.get(caller, "/tasks/"+root.String()); strings.Contains(got.body, hidden.String()) != all ||
+			!strings.Contains(got.body, shown.String()) {
+			t.Errorf("the timeline for %s: %d %s", caller, got.status, got.body)
+		}
+		tree := read[admin.Tree](f, f.get(caller, "/tasks/"+root.String()+"/tree")).Tasks
+		got := make([]string, len(tree))
+		for i := range tree {
+			got[i] = tree[i].ID
+		}
+		want := []string{root.String(), hidden.String(), below.String(), shown.String()}
+		if !all {
+			want = []string{root.String(), shown.String()}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the tree for %s has %v, want %v", caller, got, want)
+		}
 	}
 }
 

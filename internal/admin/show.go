@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -32,6 +34,9 @@ func (a *API) showTask(ctx context.Context, r *request) (any, error) {
 	if err := r.mem.Grow(ctx, happened.Bytes); err != nil {
 		return nil, err
 	}
+	happened.Steps = slices.DeleteFunc(happened.Steps, func(s operate.Recorded) bool {
+		return s.Kind == a2a.StepCall && !r.principal.MayUse(s.Name) // the name of a call is its agent
+	})
 	d := NewTaskDetail(row, task, happened)
 	if d.ReadyAt == nil {
 		return d, nil
@@ -117,7 +122,8 @@ type TreeTask struct {
 // treeMost bounds the tasks of a tree that are shown.
 const treeMost = 10_000
 
-// showTree serves GET /tasks/{task}/tree. Called tasks belong to the tenant and owner of the root.
+// showTree serves GET /tasks/{task}/tree. Called tasks belong to the tenant and owner of the root. A task that the
+// caller may not see is left out, with those that it has called.
 func (a *API) showTree(ctx context.Context, r *request) (any, error) {
 	id, _, err := a.find(ctx, r)
 	if err != nil {
@@ -127,14 +133,21 @@ func (a *API) showTree(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := Tree{Tasks: make([]TreeTask, len(tree))}
-	for i, t := range tree {
-		out.Tasks[i] = TreeTask{
-			ID: t.ID.String(), Depth: t.Depth, Key: t.Key, Agent: t.Agent, UpdatedAt: orNil(t.StatusAt),
+	out := Tree{Tasks: make([]TreeTask, 0, len(tree))}
+	hidden := math.MaxInt // depth of the last task that is left out, while tasks below it follow
+	for _, t := range tree {
+		if t.Depth > hidden {
+			continue
 		}
+		if hidden = math.MaxInt; !r.principal.MayUse(t.Agent) {
+			hidden = t.Depth
+			continue
+		}
+		row := TreeTask{ID: t.ID.String(), Depth: t.Depth, Key: t.Key, Agent: t.Agent, UpdatedAt: orNil(t.StatusAt)}
 		if t.State != a2a.StateNone {
-			out.Tasks[i].State = t.State.String()
+			row.State = t.State.String()
 		}
+		out.Tasks = append(out.Tasks, row)
 	}
 	return out, nil
 }
