@@ -156,10 +156,12 @@ func (s *Service) withTail(ctx context.Context, app *App, do func(*admin.Client)
 			return err
 		}
 		changes := tail.New(st.Operate.SearchTasks, &hub, log)
+		losses := &notify.Losses{Hub: &hub, Dead: st.Tasks.DeadServers, Every: 15 * time.Second, Log: log}
 		ctx, cancel := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() { listener.Run(ctx) }) //nolint:errcheck // it only returns nil
 		running.Go(func() { changes.Run(ctx) })  //nolint:errcheck // it only returns nil
+		running.Go(func() { losses.Run(ctx) })   //nolint:errcheck // it only returns nil
 		defer func() { cancel(); running.Wait() }()
 		select {
 		case <-listener.Ready():

@@ -33,7 +33,8 @@
 // # What is not promised
 //
 // A wake-up is lost if the process dies between its commit and the flush, or if the connection breaks with it.
-// Therefore every waiter also polls: a lost wake-up costs one poll interval and nothing else. Wake-ups of different
+// Therefore every waiter also polls: a lost wake-up costs one poll interval and nothing else. Waiters for a whole class
+// cannot poll for all of its keys: Losses wakes them when it is known that a process has died. Wake-ups of different
 // keys have no order.
 //
 // # The payload

@@ -25,6 +25,7 @@ type database struct {
 	listener  *notify.Listener
 	follower  *stream.Follower
 	changes   *tail.Tail
+	losses    *notify.Losses
 }
 
 // openDatabase connects. The store and the wake-ups need each other. reserve finds room for a new task
@@ -65,6 +66,7 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 	}
 	d.follower = stream.New(d.store.Tasks, d.hub, cfg.PollInterval, r.log)
 	d.changes = tail.New(d.store.Operate.SearchTasks, d.hub, r.log)
+	d.losses = &notify.Losses{Hub: d.hub, Dead: d.store.Tasks.DeadServers, Every: heartbeatEvery, Log: r.log}
 	d.follower.KeepAtMost(r.budget.Stats().Total / 8)
 	return d, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// heartbeatEvery is how often a server records that it runs. operate.FreshHeartbeat is longer than two of them.
+	// heartbeatEvery is how often a server records that it runs. tasks.FreshHeartbeat is longer than two of them.
 	heartbeatEvery = 15 * time.Second
 	// leaveTimeout bounds the removal of the record when the server stops.
 	leaveTimeout = 2 * time.Second

@@ -53,6 +53,7 @@ func (r *Replica) middleStage() lifecycle.Stage {
 	stage := lifecycle.Stage{
 		{Name: "streams", Run: r.database.follower.Run},
 		{Name: "changes of tasks", Run: r.database.changes.Run},
+		{Name: "lost wake-ups", Run: r.database.losses.Run},
 		{Name: "remote workers", Run: r.work.remote.Run},
 		{Name: "stops", Run: r.work.stopped.Run},
 		{Name: "heartbeat", Run: r.newHeart().run},

@@ -47,6 +47,14 @@ SET version = excluded.version, agents = excluded.agents, seen_at = excluded.see
 DELETE FROM a2a.workers w
 WHERE w.tenant = '' AND w.name = sqlc.arg(name)::text AND w.instance = sqlc.arg(instance)::text;
 
+-- ServersDead lists the servers that were not in touch for a while, and have not removed their rows as servers do that
+-- stop.
+-- name: ServersDead :many
+SELECT w.instance
+FROM a2a.workers w
+WHERE w.tenant = ANY (ARRAY[''::text]) AND w.seen_at < clock_timestamp() - sqlc.arg(older)::interval
+ORDER BY w.instance;
+
 -- WorkersForget removes what was not in touch for a while. A time in the future was stored before the clock was set
 -- back.
 -- name: WorkersForget :execrows

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// freshHeartbeat is how old the last heartbeat of a worker may be that is in touch. There is one every 15 s.
-	freshHeartbeat = 40 * time.Second
 	// shownHeartbeat is for how long a worker is shown that is not in touch and holds no lease.
 	shownHeartbeat = 10 * time.Minute
 
@@ -45,7 +43,7 @@ type Presence struct {
 func (p *Presence) Server() bool { return p.Tenant == "" }
 
 // InTouch reports whether its heartbeats come.
-func (p *Presence) InTouch() bool { return p.Quiet < freshHeartbeat }
+func (p *Presence) InTouch() bool { return p.Quiet < tasks.FreshHeartbeat }
 
 // CommandsFull reports whether tasks have waited for some seconds for one of the slots for commands of a server. Each
 // server that has the agent would have taken them, so all of its servers are full.

@@ -72,6 +72,18 @@ func (s *Store) Leave(ctx context.Context, name, instance string) error {
 	return nil
 }
 
+// FreshHeartbeat is how old the last heartbeat of a server or worker may be that is in touch. There is one every 15 s.
+const FreshHeartbeat = 40 * time.Second
+
+// DeadServers returns the instances of servers that are not in touch, although they have not left.
+func (s *Store) DeadServers(ctx context.Context) ([]string, error) {
+	dead, err := dbsqlc.New(s.db.Reads()).ServersDead(ctx, db.PGInterval(FreshHeartbeat))
+	if err != nil {
+		return nil, fmt.Errorf("list dead servers: %w", db.Unavailable(err))
+	}
+	return dead, nil
+}
+
 // ForgetWorkers removes the servers and remote workers that were not in touch for a while.
 func (s *Store) ForgetWorkers(ctx context.Context, older time.Duration) error {
 	_, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (int64, error) {

@@ -104,3 +104,21 @@ func TestWorkersAreForgotten(t *testing.T) {
 		t.Errorf("left are %q, want those that were in touch", got)
 	}
 }
+
+// TestServersThatHaveNotLeftAreDead: only those whose heartbeats have stopped, and no remote workers.
+func TestServersThatHaveNotLeftAreDead(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	for _, name := range []string{"dead", "stopped", "here"} {
+		beat(f, heartbeat(name, "w-"+name))
+	}
+	f.Exec(`UPDATE a2a.workers SET seen_at = seen_at - interval '1 minute'`)
+	beat(f, heartbeat("here"))
+	if err := f.Tasks.Leave(t.Context(), "stopped", "stopped's start"); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := f.Tasks.DeadServers(t.Context())
+	if err != nil || len(dead) != 1 || dead[0] != "dead's start" {
+		t.Errorf("dead are %q, %v", dead, err)
+	}
+}

@@ -97,6 +97,35 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) error {
 	return err
 }
 
+const serversDead = `-- name: ServersDead :many
+SELECT w.instance
+FROM a2a.workers w
+WHERE w.tenant = ANY (ARRAY[''::text]) AND w.seen_at < clock_timestamp() - $1::interval
+ORDER BY w.instance
+`
+
+// ServersDead lists the servers that were not in touch for a while, and have not removed their rows as servers do that
+// stop.
+func (q *Queries) ServersDead(ctx context.Context, older pgtype.Interval) ([]string, error) {
+	rows, err := q.db.Query(ctx, serversDead, older)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var instance string
+		if err := rows.Scan(&instance); err != nil {
+			return nil, err
+		}
+		items = append(items, instance)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const workerLeave = `-- name: WorkerLeave :exec
 DELETE FROM a2a.workers w
 WHERE w.tenant = '' AND w.name = $1::text AND w.instance = $2::text
