@@ -134,8 +134,8 @@ var writingsOfSteps = []writing{
 		}),
 	answering("tasks.Append with a call to a worker", storetest.IsCommit,
 		func(w *witness) func(*store.Store) (tasks.Appended, error) {
-			w.hasSlots = true
 			l := w.RunningTask()
+			w.hasSlots = true
 			b := tasks.Batch{ContextID: "ctx", Steps: []a2a.StepRecord{callStep()}}
 			return func(s *store.Store) (tasks.Appended, error) { return s.Tasks.Append(w.T.Context(), l, b) }
 		}, func(w *witness, _ tasks.Appended) string {
@@ -161,7 +161,7 @@ var writingsOfSteps = []writing{
 		return func(s *store.Store) error {
 			err := sweep(s)
 			if w.Broken() != "" { // the next sweep repairs the call
-				if err := sweep(w.Store); err != nil {
+				if err := sweep(w.Replica("r2")); err != nil {
 					w.T.Error(err)
 				}
 			}

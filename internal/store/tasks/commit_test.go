@@ -60,6 +60,25 @@ type witness struct {
 	woken     []string                 // guarded by mu
 }
 
+// newWitness returns a witness whose store reaches the database through the proxy.
+func newWitness(t *testing.T) (w *witness, p *storetest.Proxy) {
+	t.Helper()
+	w = &witness{committed: map[a2a.ID][][]a2a.Entry{}}
+	w.Fixture = storetest.Open(t, w.config, func(c *store.Config) {
+		p, c.URL = storetest.NewProxy(t, c.URL)
+		c.PoolSize = 4
+	})
+	return w, p
+}
+
+// forget forgets what the store has reported.
+func (w *witness) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.started, w.unused, w.woken = nil, 0, nil
+	clear(w.committed)
+}
+
 // config makes the store report to the witness.
 func (w *witness) config(c *store.Config) {
 	c.Reserve = func(string) (tasks.Slot, bool) {
@@ -165,10 +184,10 @@ func TestFailedCommitsReportNothing(t *testing.T) {
 				if cf != commitFaults[1] {
 					slowtest.Only(t, slowtest.Crash)
 				}
-				w := &witness{Fixture: storetest.Open(t), committed: map[a2a.ID][][]a2a.Entry{}}
-				p, url := storetest.NewProxy(t, w.URL)
-				s := w.Replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
+				w, p := newWitness(t)
+				s := w.Store
 				call := op.prepare(w)
+				w.forget()
 				before, stored := s.Tasks.Counts(), w.digest()
 				fired := p.Arm(storetest.Fault{Match: op.commits(), Answered: cf.answered, Repeat: cf.always})
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

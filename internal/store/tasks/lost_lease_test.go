@@ -12,7 +12,7 @@ func TestReleaseWithALostAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	s, p := f.BehindProxy(t)
-	for _, ft := range faults {
+	for _, ft := range faults() {
 		l := f.RunningTask()
 		ft.fault.Match = storetest.IsExecute
 		fired := p.Arm(ft.fault)

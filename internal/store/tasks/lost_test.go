@@ -11,16 +11,27 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// faults are the ways in which a request may get lost. The test sets Match.
-var faults = []struct {
-	name  string
-	fault storetest.Fault
-}{
+// allFaults are the ways in which a request may get lost. The test sets Match.
+var allFaults = []lostRequest{
 	{"the request is lost", storetest.Fault{}},
 	{"the answer is lost", storetest.Fault{Answered: true}},
 	{"the request is lost and PostgreSQL is unreachable for a while", storetest.Fault{Refuse: 3}},
 	{"the answer is lost and PostgreSQL is unreachable for a while", storetest.Fault{Answered: true, Refuse: 2}},
 	{"the answer is lost and PostgreSQL is unreachable for longer", storetest.Fault{Answered: true, Refuse: 3}},
+}
+
+// lostRequest is a fault of one request of a store.
+type lostRequest struct {
+	name  string
+	fault storetest.Fault
+}
+
+// faults are those that a test tries. make test leaves those with an outage to make test-crash.
+func faults() []lostRequest {
+	if testing.Short() {
+		return allFaults[:2]
+	}
+	return allFaults
 }
 
 // longEnd ends a task with enough events for its artifacts to be folded.
@@ -82,7 +93,7 @@ func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)
 			s, p := f.BehindProxy(t)
-			for _, ft := range faults {
+			for _, ft := range faults() {
 				l := f.RunningTask()
 				if tt.before != nil {
 					tt.before(f, l)
@@ -152,7 +163,7 @@ func TestLostAppendBeforeACancel(t *testing.T) {
 // The lost append and its repetition share a flush with others.
 func TestLostFlushOfAppendsIsWrittenOnce(t *testing.T) {
 	t.Parallel()
-	for _, ft := range faults {
+	for _, ft := range faults() {
 		t.Run(ft.name, func(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)
@@ -201,7 +212,7 @@ func TestAppendFailsWhileTheDatabaseStaysUnreachable(t *testing.T) {
 func TestSubmitWithALostAnswerMakesOneTask(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "h:k"} {
-		for _, ft := range faults {
+		for _, ft := range faults() {
 			t.Run(ft.name+", key "+key, func(t *testing.T) {
 				t.Parallel()
 				f := storetest.Open(t)
@@ -233,7 +244,7 @@ func TestSubmitWithALostAnswerMakesOneTask(t *testing.T) {
 // A repeated submission with a key makes no task, and is reported as a replay, even if its own answer is lost.
 func TestReplayWithALostAnswerMakesNoTask(t *testing.T) {
 	t.Parallel()
-	for _, ft := range faults {
+	for _, ft := range faults() {
 		t.Run(ft.name, func(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)
@@ -258,7 +269,7 @@ func TestReplayWithALostAnswerMakesNoTask(t *testing.T) {
 
 func TestLostFlushOfSubmitsMakesEachTaskOnce(t *testing.T) {
 	t.Parallel()
-	for _, ft := range faults {
+	for _, ft := range faults() {
 		t.Run(ft.name, func(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)

@@ -226,7 +226,7 @@ func wantHeads(f *storetest.Fixture, what string, want int) {
 // written once, including those of the first transaction.
 func TestLostAnswerOfAppendsWithNewWebhooks(t *testing.T) {
 	t.Parallel()
-	for _, ft := range faults {
+	for _, ft := range faults() {
 		t.Run(ft.name, func(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)

@@ -11,7 +11,7 @@ import (
 // commit.
 func TestFollowUpAndCancelAreRepeatedIfLostBeforeTheirCommit(t *testing.T) {
 	t.Parallel()
-	for _, ft := range faults {
+	for _, ft := range faults() {
 		t.Run(ft.name, func(t *testing.T) {
 			t.Parallel()
 			f := storetest.Open(t)

@@ -187,7 +187,7 @@ func TestInvalidSubmissionGivesItsSlotBack(t *testing.T) {
 // Whatever the connection loses, a new task runs once, and every slot is used or given back.
 func TestNewTaskWithALostAnswerRunsOnce(t *testing.T) {
 	t.Parallel()
-	for _, ft := range faults {
+	for _, ft := range faults() {
 		w := &freeWorker{}
 		f := storetest.Open(t)
 		p, url := storetest.NewProxy(t, f.URL)
@@ -272,7 +272,7 @@ func TestCalledTaskWithALostAnswerRunsOnce(t *testing.T) {
 			f := storetest.Open(t)
 			p, url := storetest.NewProxy(t, f.URL)
 			s := f.Replica("r1", withWorker(w), func(c *store.Config) { c.URL, c.PoolSize = url, 2 })
-			for _, ft := range faults {
+			for _, ft := range faults() {
 				w.leases, w.left = nil, 0
 				batch.ContextID, batch.Steps = "ctx", []a2a.StepRecord{callStep()}
 				l := f.RunningTask()
