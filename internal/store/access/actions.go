@@ -174,7 +174,7 @@ type ActionFilter struct {
 // Actions returns recorded actions, newest first.
 func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error) {
 	var rows []dbsqlc.A2aAuditLog
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.ActionList(ctx, dbsqlc.ActionListParams{
 			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Tenant: f.Tenant,

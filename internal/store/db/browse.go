@@ -2,30 +2,60 @@ package db
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const setBrowser = "SELECT set_config('role', '" + RoleWorker + "', true), " +
 	"set_config('transaction_read_only', 'on', true), set_config('statement_timeout', $1, true)"
 
-// Browse runs searches of people, whose filters are not known in advance: each statement is planned for its
-// arguments and may take up to limit. They run on the pool of requests, in the part of it that Reads uses. So they
-// delay no run, and requests of callers have the rest of the pool.
-func (s *DB) Browse(ctx context.Context, limit time.Duration, f func(tx *Tx) error) error {
+// errBrowsedTooLong is of a search that was given up: Blocked reports true.
+var errBrowsedTooLong = errors.New("the search took too long")
+
+// Browse runs searches of people, whose filters are not known in advance: each statement is planned for its arguments.
+// All of f may take up to limit, and f runs its statements with the context that it gets. Searches use a quarter of the
+// pool of requests. So they delay no run and no stream, and requests of callers have the rest of the pool.
+func (s *DB) Browse(ctx context.Context, limit time.Duration, f func(ctx context.Context, tx *Tx) error) error {
+	return s.browse(ctx, s.searchRoom, limit, f)
+}
+
+// BrowseForStreams is Browse for streams, which slow searches of people must not delay. It uses the part of the pool
+// that Reads uses.
+func (s *DB) BrowseForStreams(
+	ctx context.Context, limit time.Duration, f func(ctx context.Context, tx *Tx) error,
+) error {
+	return s.browse(ctx, s.readRoom, limit, f)
+}
+
+func (s *DB) browse(
+	ctx context.Context, room *semaphore.Weighted, limit time.Duration, f func(ctx context.Context, tx *Tx) error,
+) error {
 	wait, cancel := context.WithTimeout(ctx, s.cfg.AcquireTimeout)
 	defer cancel()
-	if err := s.readRoom.Acquire(wait, 1); err != nil {
+	if err := room.Acquire(wait, 1); err != nil {
 		return busy(ctx, wait, err)
 	}
-	defer s.readRoom.Release(1)
+	defer room.Release(1)
 	_, err := InTxWithin(ctx, s.api, limit, func(tx *Tx) (none struct{}, err error) {
-		if _, err := tx.Exec(ctx, setBrowser, ms(limit)); err != nil {
-			return none, err
+		within, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		if err = prepareBrowse(within, tx, limit); err == nil {
+			err = f(within, tx)
 		}
-		if err := tx.PlanForArguments(ctx); err != nil {
-			return none, err
+		if err != nil && within.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", errBrowsedTooLong, err)
 		}
-		return none, f(tx)
+		return none, err
 	})
 	return err
+}
+
+func prepareBrowse(ctx context.Context, tx *Tx, limit time.Duration) error {
+	if _, err := tx.Exec(ctx, setBrowser, ms(limit)); err != nil {
+		return err
+	}
+	return tx.PlanForArguments(ctx)
 }

@@ -77,8 +77,9 @@ type DB struct {
 	renews *Pool // renewals of leases: other work must not delay them
 	reach  reach
 	hosts  hosts
-	// readRoom is how much of the pool of requests reads may use that are not for one caller.
-	readRoom *semaphore.Weighted
+	// How much of the pool of requests reads may use that are not for one caller: those of streams and webhooks, and
+	// searches of people.
+	readRoom, searchRoom *semaphore.Weighted
 
 	sweeps [sweepKinds]sweepCounter
 }

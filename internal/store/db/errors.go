@@ -39,7 +39,9 @@ func DueToOneItem(err error) bool {
 
 // Blocked reports whether a statement was given up because it took too long, or waited for too long, for what others
 // have locked.
-func Blocked(err error) bool { return IsCode(err, "55P03", "57014") }
+func Blocked(err error) bool {
+	return IsCode(err, "55P03", "57014") || errors.Is(err, errBrowsedTooLong)
+}
 
 // UnavailableToRun gives an error of a request of a run the code that its worker, local or remote, may act on. A
 // blocked statement is unavailable, too: that is not the agent's fault.

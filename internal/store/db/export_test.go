@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/semaphore"
 )
 
 // DialFunc opens a connection.
@@ -63,12 +64,17 @@ func fill(ctx context.Context, p *Pool) (release func(), err error) {
 }
 
 // FillReads takes the whole share of the pool of requests that reads without a caller may use.
-func FillReads(d *DB) (release func()) {
+func FillReads(d *DB) (release func()) { return fillRoom(d.readRoom) }
+
+// FillSearches takes the whole share of the pool of requests that searches may use.
+func FillSearches(d *DB) (release func()) { return fillRoom(d.searchRoom) }
+
+func fillRoom(room *semaphore.Weighted) (release func()) {
 	n := int64(0)
-	for d.readRoom.TryAcquire(1) {
+	for room.TryAcquire(1) {
 		n++
 	}
-	return func() { d.readRoom.Release(n) }
+	return func() { room.Release(n) }
 }
 
 // FoundHost returns the host that new connections try first, or "".

@@ -19,6 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
@@ -84,6 +85,29 @@ func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Slow searches of people must not stop streams, which follow tasks and read what has changed. Nor do streams stop
+// searches.
+func TestSearchesAndStreamsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	search := operate.TaskSearch{IDs: []a2a.ID{f.NewTask()}, Limit: 1, Timeout: time.Minute}
+	releaseSearches := db.FillSearches(f.DB)
+	for what, read := range readsOf(t.Context(), f, search.IDs[0]) {
+		if err := read(); err != nil {
+			t.Errorf("%s while searches take long: %v", what, err)
+		}
+	}
+	if found, err := f.Operate.SearchForStreams(t.Context(), search); err != nil || len(found) != 1 {
+		t.Errorf("a change of a task while searches take long: %v, %v", found, err)
+	}
+	releaseSearches()
+	releaseReads := db.FillReads(f.DB)
+	if found, err := f.Operate.SearchTasks(t.Context(), search); err != nil || len(found) != 1 {
+		t.Errorf("a search while streams read: %v, %v", found, err)
+	}
+	releaseReads()
 }
 
 // Why a function that only reads does so on the pool of runs.

@@ -51,8 +51,8 @@ func (s *DB) As(c Caller) Conn {
 }
 
 // Reads returns the connection for reads of tasks without a caller, for streams and webhooks after access was checked.
-// They use the pool of requests, because in the pool of runs they would delay runs. They use at most half of it, so
-// that requests have the rest.
+// They use the pool of requests, because in the pool of runs they would delay runs. They use at most half of it, and
+// searches a quarter (Browse), so that requests have the rest.
 func (s *DB) Reads() Conn {
 	return requestDB{store: s, set: setReader, room: s.readRoom}
 }

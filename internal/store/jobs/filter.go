@@ -179,7 +179,7 @@ func until(f *operate.TaskSearch, at time.Time) {
 
 // now returns the database's time.
 func (s *Store) now(ctx context.Context) (at time.Time, err error) {
-	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		at, err = tx.Now(ctx)
 		return err
 	})

@@ -188,7 +188,7 @@ type ListFilter struct {
 // List returns jobs, newest first.
 func (s *Store) List(ctx context.Context, f ListFilter) (list []Job, err error) {
 	var rows []dbsqlc.A2aJob
-	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).JobList(ctx, dbsqlc.JobListParams{
 			State: string(f.State), Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
 			Max: int32(f.Limit),
@@ -214,7 +214,7 @@ func (s *Store) Find(ctx context.Context, id string) (Job, error) {
 		return Job{}, ErrNone
 	}
 	var rows []dbsqlc.A2aJob
-	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).JobRange(ctx, db.PGID(first), db.PGID(last))
 		return err
 	})
@@ -254,7 +254,7 @@ func (s *Store) Tasks(ctx context.Context, f TaskFilter) ([]Task, error) {
 		p.Before = 1<<31 - 1
 	}
 	var rows []dbsqlc.JobTasksRow
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).JobTasks(ctx, p)
 		return err
 	})
@@ -284,7 +284,7 @@ const mostRefusals = 20
 // Refusals counts the tasks that were skipped or failed, by reason, the most frequent first.
 func (s *Store) Refusals(ctx context.Context, job a2a.ID) ([]Refusal, error) {
 	var rows []dbsqlc.JobRefusalsRow
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).JobRefusals(ctx, db.PGID(job), mostRefusals)
 		return err
 	})

@@ -40,7 +40,7 @@ type Activity struct {
 // Activity reads the tasks created since a time, at most most of them, and the state of all queues.
 func (s *Store) Activity(ctx context.Context, since time.Time, most int) (*Activity, error) {
 	a := &Activity{}
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		q := dbsqlc.New(tx)
 		recent, err := q.RecentTasks(ctx, dbsqlc.RecentTasksParams{FirstID: db.PGID(db.IDAt(since)), Max: int32(most)})
 		if err != nil {
@@ -96,7 +96,7 @@ type Failure struct {
 // Failures returns the newest tasks that failed or were rejected, of those created since a time.
 func (s *Store) Failures(ctx context.Context, tenant string, since time.Time, most int) ([]Failure, error) {
 	var rows []dbsqlc.RecentFailuresRow
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).RecentFailures(ctx, dbsqlc.RecentFailuresParams{
 			FirstID: db.PGID(db.IDAt(since)), Tenant: tenant, Max: int32(most),
 		})
@@ -143,7 +143,7 @@ const questionBytes = 8 << 20
 // be.
 func (s *Store) Questions(ctx context.Context, f QuestionFilter) ([]Question, error) {
 	var rows []dbsqlc.QuestionsRow
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).Questions(ctx, dbsqlc.QuestionsParams{
 			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner,
 			Agent: f.Agent, Assignee: f.Assignee, After: db.PGID(f.After), Max: int32(f.Limit),
@@ -170,7 +170,9 @@ func (s *Store) Questions(ctx context.Context, f QuestionFilter) ([]Question, er
 // hundred.
 func (s *Store) DestinationsDown(ctx context.Context) ([]DestinationDown, error) {
 	o := &Overview{}
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error { return o.readDown(ctx, dbsqlc.New(tx)) })
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
+		return o.readDown(ctx, dbsqlc.New(tx))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list destinations: %w", db.Unavailable(err))
 	}

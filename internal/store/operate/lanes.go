@@ -20,7 +20,7 @@ type LaneDepth struct {
 
 // Lanes counts the tasks in all lanes that have some, by agent and lane.
 func (s *Store) Lanes(ctx context.Context) (list []LaneDepth, err error) {
-	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
+	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		rows, err := dbsqlc.New(tx).CountLanes(ctx)
 		for _, r := range rows {
 			list = append(list, LaneDepth{

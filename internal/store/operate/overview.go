@@ -136,7 +136,7 @@ type OpenTransaction struct {
 // Overview reads the state of the service.
 func (s *Store) Overview(ctx context.Context) (*Overview, error) {
 	o := &Overview{}
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		for _, read := range []func(context.Context, *db.Tx) error{o.readWork, o.readPush, o.readSizes} {
 			if err := read(ctx, tx); err != nil {
 				return err

@@ -99,7 +99,7 @@ func saturation(known []Presence, queues []QueueDepth, stuck map[string]bool, dr
 
 // Fullness reads the heartbeats, and whether tasks wait because all slots are in use.
 func (s *Store) Fullness(ctx context.Context) (known []Presence, full *Saturation, err error) {
-	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
+	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		q := dbsqlc.New(tx)
 		queues, err := queueDepths(ctx, q)
 		if err == nil {

@@ -39,7 +39,7 @@ type UsageSum struct {
 // usage of tasks that were removed.
 func (s *Store) Usage(ctx context.Context, query UsageQuery) (sums []UsageSum, err error) {
 	by := func(what string) bool { return slices.Contains(query.By, what) }
-	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
+	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		rows, err := dbsqlc.New(tx).UsageByDay(ctx, dbsqlc.UsageByDayParams{
 			ByDay: by(ByDay), ByTenant: by(ByTenant), ByOwner: by(ByOwner), ByAgent: by(ByAgent), ByModel: by(ByModel),
 			Since: pgtype.Date{Time: query.Since.UTC(), Valid: true}, Max: int32(query.Limit),

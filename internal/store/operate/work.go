@@ -35,7 +35,7 @@ func (s *Store) Agents(ctx context.Context) ([]AgentNow, error) {
 		}
 		return a
 	}
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		q := dbsqlc.New(tx)
 		ready, err := q.CountReady(ctx)
 		if err != nil {
@@ -119,7 +119,9 @@ func (s *Store) Workers(ctx context.Context) ([]WorkerNow, error) {
 		}
 		return w
 	}
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error { return readWorkersNow(ctx, tx, of, now) })
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
+		return readWorkersNow(ctx, tx, of, now)
+	})
 	if err == nil {
 		err = s.db.AsLogin(ctx, func(tx *db.Tx) error {
 			sessions, err := ReadSessions(ctx, tx)

@@ -55,7 +55,7 @@ type RemoteAgent struct {
 // since a time.
 func (s *Store) Fleet(ctx context.Context, since time.Time, most int) (*Fleet, error) {
 	f := &Fleet{}
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) error {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		if err := f.readWorkers(ctx, tx, since, most); err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func (s *Store) CountPurge(ctx context.Context, f PurgeFilter) (int64, error) {
 		return 0, err
 	}
 	var n int64
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(tx *db.Tx) (err error) {
+	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		n, err = q.PurgeCount(ctx, dbsqlc.PurgeCountParams{
 			ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner,

@@ -68,7 +68,8 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Row, error) {
 		Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()}, Max: int32(f.Limit),
 	}
 	var rows []dbsqlc.PushListRow
-	err := s.db.Browse(ctx, cmp.Or(f.Timeout, s.db.StatementTimeout()), func(tx *db.Tx) (err error) {
+	limit := cmp.Or(f.Timeout, s.db.StatementTimeout())
+	err := s.db.Browse(ctx, limit, func(ctx context.Context, tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.PushList(ctx, p)
 		return err

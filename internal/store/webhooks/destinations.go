@@ -39,7 +39,8 @@ type DestinationFilter struct {
 // Destinations returns destinations with webhooks that are not deleted, by tenant and origin.
 func (s *Store) Destinations(ctx context.Context, f DestinationFilter) ([]Destination, error) {
 	var rows []dbsqlc.PushDestinationsRow
-	err := s.db.Browse(ctx, cmp.Or(f.Timeout, s.db.StatementTimeout()), func(tx *db.Tx) (err error) {
+	limit := cmp.Or(f.Timeout, s.db.StatementTimeout())
+	err := s.db.Browse(ctx, limit, func(ctx context.Context, tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.PushDestinations(ctx, dbsqlc.PushDestinationsParams{
 			Tenant: f.Tenant, Origin: f.Origin, AfterTenant: f.AfterTenant, AfterOrigin: f.AfterOrigin,
@@ -87,7 +88,8 @@ type Replayed struct {
 // again. After an error that comes in the middle it returns what it has done; then there is more.
 func (s *Store) ReplaySince(ctx context.Context, r ReplayRange) (done Replayed, err error) {
 	var rows []dbsqlc.PushesSinceRow
-	err = s.db.Browse(ctx, cmp.Or(r.Timeout, s.db.StatementTimeout()), func(tx *db.Tx) (err error) {
+	limit := cmp.Or(r.Timeout, s.db.StatementTimeout())
+	err = s.db.Browse(ctx, limit, func(ctx context.Context, tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.PushesSince(ctx, dbsqlc.PushesSinceParams{
 			Since: db.PGTime(r.Since), Tenant: r.Tenant, Origin: r.Origin, FromID: db.PGID(r.From),
