@@ -56,11 +56,11 @@ func TestSessionsAreListedAndEnded(t *testing.T) {
 	}
 	end(`{"id":"none"}`, 0)
 	end(`{"id":"`+one[0].ID+`","reason":"left"}`, 1)
-	if _, err := f.Access.UseSession(t.Context(), ann, time.Minute); err == nil {
+	if _, err := f.Access.FindSession(t.Context(), ann, time.Minute); err == nil {
 		t.Error("the session still works")
 	}
 	end(`{"tenant":"acme","owner":"bob"}`, 1)
-	if _, err := f.Access.UseSession(t.Context(), idle, time.Minute); err == nil {
+	if _, err := f.Access.FindSession(t.Context(), idle, time.Minute); err == nil {
 		t.Error("a session that was not used works")
 	}
 	left := read[admin.SessionList](f, f.get("reader", "/sessions")).Sessions

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -38,6 +39,7 @@ type viewer struct {
 	principal auth.Principal
 	token     string // of the session; empty: the console is open
 	recent    bool   // the viewer has signed in a short time ago
+	useDue    bool   // the use of the session is to be recorded
 	FormToken string // for the forms of this session
 	Theme     string // light or dark; empty: as the system
 	Path      string // of the page
@@ -61,7 +63,7 @@ func (c *Console) viewerOf(r *http.Request) (viewer, error) {
 	if err != nil || cookie.Value == "" {
 		return v, errSignedOut
 	}
-	s, err := c.cfg.Store.Access.UseSession(r.Context(), cookie.Value, recentSignIn)
+	s, err := c.cfg.Store.Access.FindSession(r.Context(), cookie.Value, recentSignIn)
 	if errors.Is(err, access.ErrNoSession) {
 		return v, errSignedOut
 	}
@@ -72,7 +74,24 @@ func (c *Console) viewerOf(r *http.Request) (viewer, error) {
 		return v, err
 	}
 	v.token, v.FormToken, v.Signed, v.recent = cookie.Value, c.formTokenOf(cookie.Value), true, s.Recent
+	v.useDue = s.UseDue
 	return v, nil
+}
+
+// useTimeout bounds the record of the use of a session.
+const useTimeout = time.Second
+
+// use records that the viewer has used the session, so that it does not end for being idle. Pages can be read while the
+// database accepts no changes.
+func (c *Console) use(ctx context.Context, v *viewer) {
+	if !v.useDue {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, useTimeout)
+	defer cancel()
+	if err := c.cfg.Store.Access.UseSession(ctx, v.token); err != nil {
+		c.cfg.Logger.DebugContext(ctx, "console", "err", err)
+	}
 }
 
 // principalOf returns who has a session, or errSignedOut if its key is no longer good, or if people can no longer sign

@@ -56,6 +56,31 @@ func TestSessionWorksOnEveryReplicaUntilSignOut(t *testing.T) {
 	}
 }
 
+func TestPagesCanBeReadWhileTheDatabaseIsReadOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b, task := r.serve(), "/console/tasks/"+r.NewTask().String()
+	b.mustSignIn(r.key(append(everything, auth.ScopeTasksWrite)...))
+	token := tokenField.FindStringSubmatch(b.page("/console/tasks"))[1]
+	r.Exec(`UPDATE a2a.browser_sessions SET used_at = used_at - interval '2 minutes'`) // so that its use is due
+	r.Exec(`DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database());
+	END $$`)
+	r.Exec(`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
+		WHERE a.datname = current_database() AND a.application_name LIKE 'a2ad-r1-%'`)
+	for _, path := range []string{"/", "/tasks", "/inbox", "/agents", "/webhooks", "/schedules", "/audit", "/keys",
+		"/workers", "/doctor", "/jobs", "/playground"} {
+		b.page("/console" + path)
+	}
+	b.page(task)
+	b.page(task + "/raw")
+	form := url.Values{"reason": {"because"}, "form_token": {token}}
+	status, body := b.send(http.MethodPost, task+"/cancel", form)
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "the database accepts no changes") {
+		t.Errorf("a cancel answered %d: %s", status, body)
+	}
+}
+
 func TestSessionEndsWithItsKeyAndWithoutUse(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *rig, k auth.Key){

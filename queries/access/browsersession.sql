@@ -6,22 +6,24 @@ VALUES (sqlc.arg(token_sha256), sqlc.arg(key_id), sqlc.arg(tenant), sqlc.arg(own
   sqlc.narg(scopes)::text[], clock_timestamp() + sqlc.arg(life)::interval,
   clock_timestamp() - sqlc.narg(authenticated_ago)::interval);
 
--- BrowserSessionUse reads a session that has not ended, and records its use at most once a minute.
--- name: BrowserSessionUse :one
-WITH used AS (
-  UPDATE a2a.browser_sessions u
-  SET used_at = clock_timestamp()
-  WHERE u.token_sha256 = sqlc.arg(token_sha256)
-    AND u.expires_at > clock_timestamp()
-    AND u.used_at > clock_timestamp() - sqlc.arg(idle)::interval
-    AND u.used_at < clock_timestamp() - interval '1 minute'
-)
+-- BrowserSessionRead reads a session that has not ended. Its use is due to be recorded once a minute.
+-- name: BrowserSessionRead :one
 SELECT s.id, s.key_id, s.tenant, s.owner, coalesce(s.subject, '')::text AS subject, s.scopes,
-  coalesce(s.authenticated_at > clock_timestamp() - sqlc.arg(recent)::interval, false)::boolean AS recent
+  coalesce(s.authenticated_at > clock_timestamp() - sqlc.arg(recent)::interval, false)::boolean AS recent,
+  (s.used_at < clock_timestamp() - interval '1 minute')::boolean AS use_due
 FROM a2a.browser_sessions s
 WHERE s.token_sha256 = sqlc.arg(token_sha256)
   AND s.expires_at > clock_timestamp()
   AND s.used_at > clock_timestamp() - sqlc.arg(idle)::interval;
+
+-- BrowserSessionUse records the use of a session that has not ended, at most once a minute.
+-- name: BrowserSessionUse :exec
+UPDATE a2a.browser_sessions
+SET used_at = clock_timestamp()
+WHERE token_sha256 = sqlc.arg(token_sha256)
+  AND expires_at > clock_timestamp()
+  AND used_at > clock_timestamp() - sqlc.arg(idle)::interval
+  AND used_at < clock_timestamp() - interval '1 minute';
 
 -- BrowserSessionEnd ends a session.
 -- name: BrowserSessionEnd :exec

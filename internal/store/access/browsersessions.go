@@ -31,6 +31,7 @@ type Session struct {
 	Subject       string   // of a person
 	Scopes        []string // of a person; a key has its own
 	Recent        bool     // who has it has proved who it is a short time ago
+	UseDue        bool     // its last recorded use is more than a minute ago
 }
 
 // LiveSession is a session that has not ended, for operators.
@@ -89,23 +90,36 @@ func (s *Store) OpenSession(ctx context.Context, n NewSession) error {
 	return nil
 }
 
-// UseSession returns the session of a token, and records its use at most once a minute. Recent says whether its person
-// has proved who it is within that time. It returns ErrNoSession if the session has ended, expired, or was not used for
-// SessionIdle.
-func (s *Store) UseSession(ctx context.Context, token string, recent time.Duration) (Session, error) {
-	r, err := dbsqlc.New(s.db.Work()).BrowserSessionUse(ctx, dbsqlc.BrowserSessionUseParams{
-		TokenSha256: hashOf(token), Idle: db.PGInterval(SessionIdle), Recent: db.PGInterval(recent),
+// FindSession returns the session of a token. Recent says whether its person has proved who it is within that time. It
+// returns ErrNoSession if the session has ended, expired, or was not used for SessionIdle. It writes nothing: see
+// UseSession.
+func (s *Store) FindSession(ctx context.Context, token string, recent time.Duration) (Session, error) {
+	var r dbsqlc.BrowserSessionReadRow
+	err := s.db.RepeatRead(ctx, func() (err error) {
+		r, err = dbsqlc.New(s.db.SignIns()).BrowserSessionRead(ctx, dbsqlc.BrowserSessionReadParams{
+			TokenSha256: hashOf(token), Idle: db.PGInterval(SessionIdle), Recent: db.PGInterval(recent),
+		})
+		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Session{}, ErrNoSession
 	}
 	if err != nil {
-		return Session{}, fmt.Errorf("read session: %w", db.Unavailable(err))
+		return Session{}, fmt.Errorf("read session: %w", err)
 	}
 	return Session{
 		ID: r.ID, KeyID: r.KeyID, Tenant: r.Tenant, Owner: r.Owner, Subject: r.Subject, Scopes: r.Scopes,
-		Recent: r.Recent,
+		Recent: r.Recent, UseDue: r.UseDue,
 	}, nil
+}
+
+// UseSession records that a session was used, at most once a minute.
+func (s *Store) UseSession(ctx context.Context, token string) error {
+	err := dbsqlc.New(s.db.Work()).BrowserSessionUse(ctx, hashOf(token), db.PGInterval(SessionIdle))
+	if err != nil {
+		return fmt.Errorf("note the use of a session: %w", db.Unavailable(err))
+	}
+	return nil
 }
 
 // EndSession ends a session on all replicas. It is no error if the session has already ended.

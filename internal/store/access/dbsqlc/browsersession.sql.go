@@ -111,30 +111,23 @@ func (q *Queries) BrowserSessionList(ctx context.Context, idle pgtype.Interval, 
 	return items, nil
 }
 
-const browserSessionUse = `-- name: BrowserSessionUse :one
-WITH used AS (
-  UPDATE a2a.browser_sessions u
-  SET used_at = clock_timestamp()
-  WHERE u.token_sha256 = $2
-    AND u.expires_at > clock_timestamp()
-    AND u.used_at > clock_timestamp() - $3::interval
-    AND u.used_at < clock_timestamp() - interval '1 minute'
-)
+const browserSessionRead = `-- name: BrowserSessionRead :one
 SELECT s.id, s.key_id, s.tenant, s.owner, coalesce(s.subject, '')::text AS subject, s.scopes,
-  coalesce(s.authenticated_at > clock_timestamp() - $1::interval, false)::boolean AS recent
+  coalesce(s.authenticated_at > clock_timestamp() - $1::interval, false)::boolean AS recent,
+  (s.used_at < clock_timestamp() - interval '1 minute')::boolean AS use_due
 FROM a2a.browser_sessions s
 WHERE s.token_sha256 = $2
   AND s.expires_at > clock_timestamp()
   AND s.used_at > clock_timestamp() - $3::interval
 `
 
-type BrowserSessionUseParams struct {
+type BrowserSessionReadParams struct {
 	Recent      pgtype.Interval
 	TokenSha256 []byte
 	Idle        pgtype.Interval
 }
 
-type BrowserSessionUseRow struct {
+type BrowserSessionReadRow struct {
 	ID      string
 	KeyID   string
 	Tenant  string
@@ -142,12 +135,13 @@ type BrowserSessionUseRow struct {
 	Subject string
 	Scopes  []string
 	Recent  bool
+	UseDue  bool
 }
 
-// BrowserSessionUse reads a session that has not ended, and records its use at most once a minute.
-func (q *Queries) BrowserSessionUse(ctx context.Context, arg BrowserSessionUseParams) (BrowserSessionUseRow, error) {
-	row := q.db.QueryRow(ctx, browserSessionUse, arg.Recent, arg.TokenSha256, arg.Idle)
-	var i BrowserSessionUseRow
+// BrowserSessionRead reads a session that has not ended. Its use is due to be recorded once a minute.
+func (q *Queries) BrowserSessionRead(ctx context.Context, arg BrowserSessionReadParams) (BrowserSessionReadRow, error) {
+	row := q.db.QueryRow(ctx, browserSessionRead, arg.Recent, arg.TokenSha256, arg.Idle)
+	var i BrowserSessionReadRow
 	err := row.Scan(
 		&i.ID,
 		&i.KeyID,
@@ -156,8 +150,24 @@ func (q *Queries) BrowserSessionUse(ctx context.Context, arg BrowserSessionUsePa
 		&i.Subject,
 		&i.Scopes,
 		&i.Recent,
+		&i.UseDue,
 	)
 	return i, err
+}
+
+const browserSessionUse = `-- name: BrowserSessionUse :exec
+UPDATE a2a.browser_sessions
+SET used_at = clock_timestamp()
+WHERE token_sha256 = $1
+  AND expires_at > clock_timestamp()
+  AND used_at > clock_timestamp() - $2::interval
+  AND used_at < clock_timestamp() - interval '1 minute'
+`
+
+// BrowserSessionUse records the use of a session that has not ended, at most once a minute.
+func (q *Queries) BrowserSessionUse(ctx context.Context, tokenSha256 []byte, idle pgtype.Interval) error {
+	_, err := q.db.Exec(ctx, browserSessionUse, tokenSha256, idle)
+	return err
 }
 
 const browserSessionsDrop = `-- name: BrowserSessionsDrop :exec
