@@ -240,7 +240,7 @@ func (c *Console) page(h func(*request) error) http.HandlerFunc {
 			return
 		}
 		if err == nil {
-			c.use(r.Context(), &v)
+			c.use(r, &v)
 			err = h(&request{w, r, v})
 		}
 		if err != nil {

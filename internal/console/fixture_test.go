@@ -169,6 +169,8 @@ type browser struct {
 	host    string // empty: the address
 	cookies map[string]string
 	last    *http.Response
+
+	unattended bool // requests are those that a page makes by itself
 }
 
 // noRedirects gives up on an answer that does not end: a live page where none should be.
@@ -187,20 +189,30 @@ func (b *browser) send(method, path string, form url.Values) (int, string) {
 	return b.sendBody(method, path, kind, form.Encode())
 }
 
-func (b *browser) sendBody(method, path, kind, text string) (int, string) {
+// request returns a request with the cookies.
+func (b *browser) request(method, path string, body io.Reader) *http.Request {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(text))
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if b.host != "" {
 		req.Host = b.host
 	}
-	if kind != "" {
-		req.Header.Set("Content-Type", kind)
+	if b.unattended {
+		req.Header.Set("X-A2ad-Unattended", "1")
 	}
 	for name, value := range b.cookies {
 		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	return req
+}
+
+func (b *browser) sendBody(method, path, kind, text string) (int, string) {
+	b.t.Helper()
+	req := b.request(method, path, strings.NewReader(text))
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
 	}
 	res, err := noRedirects.Do(req)
 	if err != nil {
@@ -223,14 +235,7 @@ func (b *browser) sendBody(method, path, kind, text string) (int, string) {
 // begins returns the status of an answer that does not end.
 func (b *browser) begins(path string) int {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for name, value := range b.cookies {
-		req.AddCookie(&http.Cookie{Name: name, Value: value})
-	}
-	res, err := noRedirects.Do(req)
+	res, err := noRedirects.Do(b.request(http.MethodGet, path, nil))
 	if err != nil {
 		b.t.Fatal(err)
 	}

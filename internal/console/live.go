@@ -36,7 +36,8 @@ func (c *Console) live(open func(*request) (next watch, stop func(), err error))
 			c.fail(w, r, err)
 			return
 		}
-		next, stop, err := open(&request{w, r, v})
+		q := &request{w, r, v}
+		next, stop, err := open(q)
 		if err != nil {
 			c.fail(w, r, err)
 			return
@@ -49,7 +50,7 @@ func (c *Console) live(open func(*request) (next watch, stop func(), err error))
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		defer context.AfterFunc(c.cfg.Drain, func() { cancel(errDraining) })()
-		c.follow(ctx, r, sse.NewWriter(w, c.cfg.WriteTimeout), next)
+		c.follow(ctx, q, sse.NewWriter(w, c.cfg.WriteTimeout), next)
 	}
 }
 
@@ -58,13 +59,20 @@ var (
 	errSilent   = errors.New("nothing has changed")
 )
 
-// follow sends an event for each change. Between them it checks that the session still exists.
-func (c *Console) follow(ctx context.Context, r *http.Request, out *sse.Writer, next watch) {
+// follow sends an event for each change. At each ping it checks that the session still exists and may see the same. An
+// open page is no use of the session, which ends for being idle.
+func (c *Console) follow(ctx context.Context, q *request, out *sse.Writer, next watch) {
 	if out.Comment("live") != nil {
 		return
 	}
-	for n := 0; ; {
-		wait, stop := context.WithTimeoutCause(ctx, c.cfg.Ping, errSilent)
+	for n, ping := 0, time.Now().Add(c.cfg.Ping); ; {
+		if !time.Now().Before(ping) {
+			if !c.mayFollow(q) || out.Comment("ping") != nil {
+				return
+			}
+			ping = time.Now().Add(c.cfg.Ping)
+		}
+		wait, stop := context.WithDeadlineCause(ctx, ping, errSilent)
 		err := next(wait)
 		stop()
 		switch {
@@ -73,14 +81,16 @@ func (c *Console) follow(ctx context.Context, r *http.Request, out *sse.Writer, 
 			if out.Event(strconv.Itoa(n), []byte("changed")) != nil || !pause(ctx, livePace) {
 				return
 			}
-		case errors.Is(err, errSilent) && ctx.Err() == nil:
-			if v, err := c.viewerOf(r); err != nil || !mayEnter(&v.principal) || out.Comment("ping") != nil {
-				return
-			}
-		default:
+		case !errors.Is(err, errSilent) || ctx.Err() != nil:
 			return
 		}
 	}
+}
+
+// mayFollow reports whether the viewer of a live page is still signed in, and sees as much as when the page was opened.
+func (c *Console) mayFollow(q *request) bool {
+	v, err := c.viewerOf(q.r)
+	return err == nil && mayEnter(&v.principal) && v.tenant() == q.tenant() && v.owner() == q.owner()
 }
 
 // pause waits, and reports false if ctx has ended before.

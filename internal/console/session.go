@@ -81,13 +81,16 @@ func (c *Console) viewerOf(r *http.Request) (viewer, error) {
 // useTimeout bounds the record of the use of a session.
 const useTimeout = time.Second
 
+// unattended is a header of requests that a page makes by itself. They do not count as a use of the session.
+const unattended = "X-A2ad-Unattended"
+
 // use records that the viewer has used the session, so that it does not end for being idle. Pages can be read while the
 // database accepts no changes.
-func (c *Console) use(ctx context.Context, v *viewer) {
-	if !v.useDue {
+func (c *Console) use(r *http.Request, v *viewer) {
+	if !v.useDue || r.Header.Get(unattended) != "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, useTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), useTimeout)
 	defer cancel()
 	if err := c.cfg.Store.Access.UseSession(ctx, v.token); err != nil {
 		c.cfg.Logger.DebugContext(ctx, "console", "err", err)

@@ -3,6 +3,7 @@ package console_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -108,6 +109,18 @@ func TestSessionEndsWithItsKeyAndWithoutUse(t *testing.T) {
 				t.Errorf("the session still works: %s", body)
 			}
 		})
+	}
+}
+
+var scriptOf = regexp.MustCompile(`src="(/console/assets/[^"]+)"`)
+
+// The script marks what a page reads by itself, unless somebody has asked for it or uses the page.
+func TestScriptSaysWhatIsUnattended(t *testing.T) {
+	t.Parallel()
+	b := newRig(t).serve(open)
+	script := b.page(scriptOf.FindStringSubmatch(b.page("/console/tasks"))[1])
+	if !strings.Contains(script, "if (!force && !used) headers['X-A2ad-Unattended'] = '1';") {
+		t.Error("the script does not send the header")
 	}
 }
 

@@ -69,11 +69,22 @@ function busy(region) {
 let running = false;
 let again = false;
 
+// A page that nobody uses must not keep the session from ending. One that somebody writes in must, without a request of
+// its own.
+let used = false;
+for (const type of ['pointerdown', 'keydown', 'wheel']) {
+  addEventListener(type, () => { used = true; }, { passive: true });
+}
+setInterval(() => { if (used) refresh(false); }, 10 * 60 * 1000);
+
 async function refresh(force) {
   if (running) { again = true; return; }
   running = true;
   try {
-    const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, redirect: 'manual' });
+    const headers = { Accept: 'text/html' };
+    if (!force && !used) headers['X-A2ad-Unattended'] = '1';
+    used = false;
+    const answer = await fetch(location.href, { headers, redirect: 'manual' });
     if (answer.type === 'opaqueredirect') { location.reload(); return; } // the session has ended, maybe in another tab
     if (answer.status === 404) { close(); say('This was removed.'); return; }
     if (!answer.ok) { lose(); return; }
