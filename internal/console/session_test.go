@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"crypto/rand"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -145,6 +146,25 @@ func TestSessionCookieStaysWithItsHost(t *testing.T) {
 		return
 	}
 	t.Error("there is no cookie")
+}
+
+// Guesses of strangers must not reach the database.
+func TestForgedSessionCookieCostsNoStatement(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b := r.serve()
+	b.mustSignIn(r.key(everything...))
+	good := b.cookies[cookieName]
+	defer r.Lock(`LOCK TABLE a2a.browser_sessions IN ACCESS EXCLUSIVE MODE`)() // a statement would wait, and fail
+	for _, forged := range []string{rand.Text() + rand.Text(), good[:10] + "x" + good[11:], good + "x", ".", ""} {
+		b.cookies = map[string]string{cookieName: forged}
+		if status, _ := b.get("/console/tasks"); status != http.StatusSeeOther {
+			t.Errorf("with the cookie %q a page answered %d", forged, status)
+		}
+		if status, _ := b.get("/console/live"); status != http.StatusForbidden {
+			t.Errorf("with the cookie %q a live page answered %d", forged, status)
+		}
+	}
 }
 
 func TestSignInRefusesKeysWithoutAScope(t *testing.T) {
