@@ -73,16 +73,33 @@ type SignInAttempt struct {
 }
 
 // SignInError says why a person was not signed in, in words for that person. Its reason is for logs only. Neither has
-// any code, token or text of the issuer.
-type SignInError struct{ text, reason string }
+// any code, token or text of the issuer. It unwraps to an *Error if what the browser has sent was refused.
+type SignInError struct {
+	text, reason string
+	refused      bool
+}
+
+// ErrSignInUsed is for a second answer to one SignInAttempt.
+var ErrSignInUsed = &SignInError{"This sign-in was used before. Sign in again.", "an answer that was used", true}
 
 func (e *SignInError) Error() string { return e.text }
+
+// errRefusedAnswer has one reason for all answers, because whoever sends them chooses what is wrong with them.
+var errRefusedAnswer = refuse("answer of the identity provider", "")
+
+// Unwrap returns an *Error that counts as a failed sign-in, or nil: the issuer is the reason.
+func (e *SignInError) Unwrap() error {
+	if !e.refused {
+		return nil
+	}
+	return errRefusedAnswer
+}
 
 // LogValue returns the reason.
 func (e *SignInError) LogValue() slog.Value { return slog.StringValue(e.reason) }
 
 func signInError(text, format string, args ...any) *SignInError {
-	return &SignInError{text, fmt.Sprintf(format, args...)}
+	return &SignInError{text, fmt.Sprintf(format, args...), text != textUnreachable}
 }
 
 // Texts for people.
@@ -160,7 +177,9 @@ func (f *CodeFlow) Finish(ctx context.Context, a SignInAttempt, answer url.Value
 	}
 	tokens, err := f.issuer.exchange(ctx, at, f.cfg, answer.Get("code"), a.Verifier)
 	if err != nil {
-		return SignedIn{}, signInError(textUnreachable, "exchange the code: %v", err)
+		failed := signInError(textUnreachable, "exchange the code: %v", err)
+		failed.refused = errors.Is(err, errBadCode)
+		return SignedIn{}, failed
 	}
 	return f.person(ctx, a, tokens)
 }
@@ -301,6 +320,9 @@ func readEndpoints(doc members) (endpointsOf, error) {
 	return at, nil
 }
 
+// errBadCode says that the issuer does not know a code.
+var errBadCode = errors.New("status 400, error invalid_grant")
+
 // exchange exchanges a code for tokens.
 func (i *issuer) exchange(
 	ctx context.Context, at endpointsOf, c CodeFlowConfig, code, verifier string,
@@ -331,6 +353,8 @@ func (i *issuer) exchange(
 	}
 	doc, err := readMembers(body)
 	switch {
+	case status == http.StatusBadRequest && err == nil && doc.text("error") == "invalid_grant":
+		return nil, errBadCode
 	case status != http.StatusOK && err == nil:
 		return nil, fmt.Errorf("status %d, error %s", status, word(doc.text("error")))
 	case status != http.StatusOK:

@@ -43,8 +43,10 @@ type Config struct {
 	MoveSecrets tasks.MoveSecrets
 
 	Open bool // no sign-in; the server listens on loopback only
-	// SignIn checks a credential, and LookupKey reads the key of a session. Neither is used if Open.
+	// SignIn checks a credential, SignInBy one that check knows and that the Authorization header names, and LookupKey
+	// reads the key of a session. None is used if Open.
 	SignIn    func(*http.Request) (auth.Principal, error)
+	SignInBy  func(check func(*http.Request) (auth.Principal, error), r *http.Request) (auth.Principal, error)
 	LookupKey func(ctx context.Context, id string) (auth.StoredKey, error)
 	FormKey   []byte // makes the tokens of forms; the same on all replicas
 	// Doctor checks the installation, as `a2ad doctor` does.
@@ -266,8 +268,16 @@ func (c *Console) problemOf(w http.ResponseWriter, r *http.Request, err error) *
 		p = errNotFound
 	case errors.As(err, &known) && known.Code != a2a.CodeInternal:
 		p = &problem{http.StatusConflict, "Not done", known.Error() + "."}
-		if known.Code == a2a.CodeUnavailable {
+		switch known.Code {
+		case a2a.CodeUnavailable:
 			p.status = http.StatusServiceUnavailable
+		case a2a.CodeRateLimited:
+			p.status = http.StatusTooManyRequests
+			w.Header().Set("Retry-After", "1")
+		}
+		var withHeader interface{ SetHeader(h http.Header) }
+		if errors.As(err, &withHeader) { // it says when to come back
+			withHeader.SetHeader(w.Header())
 		}
 	case errors.Is(err, tasks.ErrNothingToRetry):
 		p = &problem{http.StatusConflict, "Not done", tasks.ErrNothingToRetry.Error() + "."}

@@ -132,32 +132,44 @@ func (c *Console) finishSignIn(q *request) error {
 	if c.cfg.Open || c.cfg.Provider == nil {
 		return errNotFound
 	}
-	select {
-	case c.signIns <- struct{}{}:
-		defer func() { <-c.signIns }()
-	default:
-		return errBusy
-	}
 	http.SetCookie(q.w, attemptCookieOf("", -1))
 	a, ok := c.openAttempt(q.r)
 	if !ok {
 		return c.renderSignIn(q, http.StatusForbidden, "This browser has begun no sign-in, or began it more than 10 "+
 			"minutes ago. Sign in here.")
 	}
-	// The state is used up before the provider is asked: a second answer with it is refused, whatever became of the
-	// first.
-	first, err := c.cfg.Store.Access.UseSignIn(q.Context(), a.State, 2*attemptLife)
-	if err != nil {
-		return err
-	}
-	if !first {
-		return c.renderSignIn(q, http.StatusForbidden, "This sign-in was used before. Sign in again.")
-	}
-	person, err := c.cfg.Provider.Finish(q.Context(), a.SignInAttempt, answer)
+	person, err := c.exchange(q, &a, answer)
 	if err != nil {
 		return c.refuseSignIn(q, err)
 	}
 	return c.admit(q, &a, &person)
+}
+
+// exchange has the identity provider say who has come back. An answer that is refused counts for its address as a bad
+// API key does: whoever has begun a sign-in could make the server ask the provider about any number of made-up codes.
+func (c *Console) exchange(q *request, a *attempt, answer url.Values) (person auth.SignedIn, err error) {
+	r := q.r.Clone(q.Context())
+	r.Header.Del("X-Api-Key")
+	r.Header.Set("Authorization", "Code "+answer.Get("code"))
+	_, err = c.cfg.SignInBy(func(*http.Request) (auth.Principal, error) {
+		select {
+		case c.signIns <- struct{}{}:
+			defer func() { <-c.signIns }()
+		default:
+			return auth.Principal{}, errBusy
+		}
+		// The state is used up before the provider is asked: a second answer with it is refused, whatever became of the
+		// first.
+		first, err := c.cfg.Store.Access.UseSignIn(q.Context(), a.State, 2*attemptLife)
+		if err == nil && !first {
+			err = auth.ErrSignInUsed
+		}
+		if err == nil {
+			person, err = c.cfg.Provider.Finish(q.Context(), a.SignInAttempt, answer)
+		}
+		return person.Principal, err
+	}, r)
+	return person, err
 }
 
 // admit opens the session of a person whom the identity provider has signed in.

@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/auth/authtest"
 	"github.com/a2ad/a2ad/internal/console"
+	"github.com/a2ad/a2ad/internal/throttle"
 )
 
 const attemptCookie = "__Host-a2ad-console-signin"
@@ -199,6 +200,39 @@ func TestCallbackNeedsItsOwnSignIn(t *testing.T) {
 	refused("a replayed answer", back, "was used before")
 	if n := len(p.Asked()); n != 1 {
 		t.Errorf("the provider was asked for tokens %d times, want once", n)
+	}
+}
+
+// Made-up codes count for their address, and so do answers that were used. An outage of the provider does not.
+func TestMadeUpCodesCountAsFailedSignIns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.newPeople(everything...)
+	limits := throttle.New(throttle.Limits{SignIns: throttle.Rate{PerSecond: 0.001, Burst: 3}}, nil)
+	b := r.serve(p.change, func(c *console.Config) { c.SignInBy = limits.SignIn })
+	p.Token = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
+	for range 4 {
+		if status, body := b.comeBack(b.begin(p, "")); status != http.StatusForbidden {
+			t.Errorf("while the provider is down a sign-in got %d: %s", status, body)
+		}
+	}
+	p.Token = nil
+	back := b.begin(p, "")
+	attempt := b.cookies[attemptCookie]
+	madeUp := strings.Replace(back, "code=code-", "code=code-x", 1)
+	for i := range 3 {
+		b.cookies[attemptCookie] = attempt
+		if status, body := b.comeBack(madeUp); status != http.StatusForbidden {
+			t.Errorf("made-up answer %d got %d: %s", i, status, body)
+		}
+	}
+	b.cookies[attemptCookie] = attempt
+	status, body := b.comeBack(back)
+	if status != http.StatusTooManyRequests || b.last.Header.Get("Retry-After") == "" {
+		t.Errorf("after too many bad answers a further one got %d, %v: %s", status, b.last.Header, body)
+	}
+	if status, body = b.comeBack(b.begin(p, "")); status != http.StatusOK {
+		t.Errorf("a good answer from the same address got %d: %s", status, body)
 	}
 }
 

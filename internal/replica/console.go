@@ -33,7 +33,10 @@ func (r *Replica) openConsole(draining context.Context, eng *engine.Engine) (*co
 		MoveSecrets: r.moveSecrets,
 		Open:        cfg.Auth == config.AuthNone,
 		SignIn:      func(req *http.Request) (auth.Principal, error) { return r.api.server.SignIn(req) },
-		LookupKey:   r.credentials.lookupKey, FormKey: key, PublicURL: p.url(), Provider: provider,
+		SignInBy: func(check func(*http.Request) (auth.Principal, error), req *http.Request) (auth.Principal, error) {
+			return r.api.server.SignInBy(check, req)
+		},
+		LookupKey: r.credentials.lookupKey, FormKey: key, PublicURL: p.url(), Provider: provider,
 		Doctor: func(ctx context.Context) []console.Finding {
 			if r.options.Doctor == nil {
 				return nil

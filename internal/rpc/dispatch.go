@@ -75,7 +75,15 @@ type call struct {
 // the errors of an auth.Authenticator it returns one with a2a.CodeRateLimited, whose SetHeader says
 // when to come back.
 func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
-	p, err := s.throttle.SignIn(s.cfg.Authenticator, r)
+	return s.SignInBy(s.cfg.Authenticator.Authenticate, r)
+}
+
+// SignInBy is SignIn for a credential that check knows. It must also be in the Authorization header of the request,
+// which tells credentials apart.
+func (s *Server) SignInBy(
+	check func(*http.Request) (auth.Principal, error), r *http.Request,
+) (auth.Principal, error) {
+	p, err := s.throttle.SignIn(check, r)
 	var refused *auth.Error
 	if errors.As(err, &refused) && s.cfg.Refused != nil {
 		s.cfg.Refused(s.throttle.ClientAddress(r), refused)

@@ -26,17 +26,20 @@ type suspect struct {
 	checks chan struct{} // one element for each credential being checked, or next in the queue
 }
 
-// SignIn authenticates a request.
+// SignIn authenticates a request with check, which returns the errors of an auth.Authenticator. The credential that
+// counts is in the headers of the request.
 //
 // Every credential is checked, so an owner is not locked out by guesses from a shared address. The
 // cost of guesses is bounded instead: an address over its limit has a few unknown credentials
 // checked at a time, and the others queue. Its clients get an *Error that says when to come back,
 // and do not learn whether the guess was wrong.
-func (t *Throttle) SignIn(a auth.Authenticator, r *http.Request) (auth.Principal, error) {
+func (t *Throttle) SignIn(
+	check func(*http.Request) (auth.Principal, error), r *http.Request,
+) (auth.Principal, error) {
 	limit := t.limits.SignIns
 	key, given := t.credentialHash(r.Header)
 	if limit.PerSecond <= 0 || !given {
-		return a.Authenticate(r)
+		return check(r)
 	}
 	from := network(t.address(r))
 	var limited *Error
@@ -49,7 +52,7 @@ func (t *Throttle) SignIn(a auth.Authenticator, r *http.Request) (auth.Principal
 			defer done()
 		}
 	}
-	p, err := a.Authenticate(r)
+	p, err := check(r)
 	var refused *auth.Error
 	switch {
 	case err == nil:

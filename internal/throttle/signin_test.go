@@ -82,7 +82,7 @@ func wantSignIns(t *testing.T, th *throttle.Throttle, a auth.Authenticator, what
 	t.Helper()
 	var got []string
 	for range want {
-		_, err := th.SignIn(a, request(t, key, forwarded))
+		_, err := th.SignIn(a.Authenticate, request(t, key, forwarded))
 		got = append(got, outcome(t, err))
 	}
 	if !slices.Equal(got, want) {
@@ -128,7 +128,7 @@ func TestSignInIgnoresForwardedForOfUntrustedPeers(t *testing.T) {
 	th := throttle.New(throttle.Limits{SignIns: slow(3)}, nil)
 	var got []string
 	for i := range 5 {
-		_, err := th.SignIn(keys{}, request(t, "bad", fmt.Sprintf("192.0.2.%d", i)))
+		_, err := th.SignIn(keys{}.Authenticate, request(t, "bad", fmt.Sprintf("192.0.2.%d", i)))
 		got = append(got, outcome(t, err))
 	}
 	if want := []string{"refused", "refused", "refused", "limited", "limited"}; !slices.Equal(got, want) {
@@ -192,14 +192,14 @@ func TestSignInChecksFewGuessesAtOnce(t *testing.T) {
 		outcomes := make(chan string, 20)
 		for range 20 {
 			go func() {
-				_, err := th.SignIn(g, request(t, "bad", a))
+				_, err := th.SignIn(g.Authenticate, request(t, "bad", a))
 				outcomes <- outcome(t, err)
 			}()
 		}
 		synctest.Wait()
 		good := make(chan string, 1)
 		go func() {
-			_, err := th.SignIn(g, request(t, "good", a))
+			_, err := th.SignIn(g.Authenticate, request(t, "good", a))
 			good <- outcome(t, err)
 		}()
 		wantSignIns(t, th, g, "a good key of another address", "elsewhere", b, "ok")
@@ -231,7 +231,7 @@ func TestSignInStopsWaitingForACheck(t *testing.T) {
 		wantSignIns(t, th, g, "the guess within the limit", "bad", a, "refused")
 		g.shut.Store(true)
 		for range 2 {
-			go th.SignIn(g, request(t, "bad", a)) //nolint:errcheck // it only occupies a check
+			go th.SignIn(g.Authenticate, request(t, "bad", a)) //nolint:errcheck // it only occupies a check
 		}
 		synctest.Wait()
 		start := time.Now()
