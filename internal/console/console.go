@@ -243,7 +243,10 @@ func (c *Console) page(h func(*request) error) http.HandlerFunc {
 		}
 		if err == nil {
 			c.use(r, &v)
-			err = h(&request{w, r, v})
+			q := &request{w, r, v}
+			if err = q.readForm(maxForm); err == nil {
+				err = h(q)
+			}
 		}
 		if err != nil {
 			c.fail(w, r, err)

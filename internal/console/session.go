@@ -8,6 +8,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // How long a session lasts, and for how long a sign-in is recent.
@@ -30,6 +32,7 @@ const (
 	themeCookie   = "a2ad-theme"
 	formToken     = "form_token"
 	maxForm       = 1 << 20 // bytes of a form, which may have an answer of some length
+	maxPublicForm = 8 << 10 // bytes of a form of a stranger
 )
 
 // errSignedOut says that the viewer must sign in.
@@ -170,16 +173,26 @@ func (c *Console) mac(of, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// checkForm reads the form and refuses one that this session did not get from the console.
-func (q *request) checkForm() error {
-	q.r.Body = http.MaxBytesReader(q.w, q.r.Body, maxForm)
+// readForm reads the form of a request, of at most limit bytes. Nothing else reads a body.
+func (q *request) readForm(limit int64) error {
+	if q.r.Method != http.MethodPost {
+		q.r.Body = http.NoBody // FormValue reads the body of any method, without a limit
+		return nil
+	}
+	q.r.Body = http.MaxBytesReader(q.w, q.r.Body, limit)
 	parse := q.r.ParseForm
 	if kind, _, _ := mime.ParseMediaType(q.r.Header.Get("Content-Type")); kind == "multipart/form-data" {
-		parse = func() error { return q.r.ParseMultipartForm(maxForm) } // all of it stays in memory
+		parse = func() error { return q.r.ParseMultipartForm(limit) } // all of it stays in memory
 	}
 	if err := parse(); err != nil {
-		return &problem{http.StatusBadRequest, "Not done", "The form could not be read, or is longer than 1 MiB."}
+		return &problem{http.StatusBadRequest, "Not done", fmt.Sprintf(
+			"The form could not be read, or is longer than %s.", term.Size(limit))}
 	}
+	return nil
+}
+
+// checkForm refuses a form that this session did not get from the console.
+func (q *request) checkForm() error {
 	if subtle.ConstantTimeCompare([]byte(q.r.PostForm.Get(formToken)), []byte(q.FormToken)) != 1 {
 		return &problem{http.StatusForbidden, "Not done",
 			"The form does not belong to your session. Go back, reload the page, and try again."}
@@ -189,8 +202,7 @@ func (q *request) checkForm() error {
 
 // setTheme stores the choice of colors in the browser. It changes nothing on the server, so it needs no session.
 func (c *Console) setTheme(q *request) error {
-	q.r.Body = http.MaxBytesReader(q.w, q.r.Body, maxForm)
-	theme := q.r.PostFormValue("theme")
+	theme := q.r.PostForm.Get("theme")
 	if theme != "light" && theme != "dark" {
 		return &problem{http.StatusBadRequest, "Not done", "The theme is light or dark."}
 	}
@@ -198,6 +210,6 @@ func (c *Console) setTheme(q *request) error {
 		Name: themeCookie, Value: theme, Path: Prefix, MaxAge: 365 * 24 * 3600, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode,
 	})
-	http.Redirect(q.w, q.r, localPath(q.r.PostFormValue("next")), http.StatusSeeOther)
+	http.Redirect(q.w, q.r, localPath(q.r.PostForm.Get("next")), http.StatusSeeOther)
 	return nil
 }

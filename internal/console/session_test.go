@@ -148,6 +148,29 @@ func TestSessionCookieStaysWithItsHost(t *testing.T) {
 	t.Error("there is no cookie")
 }
 
+// What a stranger sends is not read beyond a few kilobytes, whatever the method.
+func TestStrangersSendShortForms(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b := r.serve()
+	token := tokenField.FindStringSubmatch(b.page("/console/sign-in"))[1]
+	long := strings.Repeat("x", 64<<10)
+	for path, form := range map[string]url.Values{
+		"/sign-in": {"key": {long}, "form_token": {token}},
+		"/theme":   {"theme": {"dark"}, "next": {"/console/" + long}},
+	} {
+		status, body := b.send(http.MethodPost, "/console"+path, form)
+		if status != http.StatusBadRequest || !strings.Contains(body, "longer than 8.0 KiB") {
+			t.Errorf("POST %s with 64 KiB answered %d: %s", path, status, body)
+		}
+	}
+	const kind = "multipart/form-data; boundary=x"
+	const next = "--x\r\nContent-Disposition: form-data; name=next\r\n\r\n/console/audit\r\n--x--\r\n"
+	if _, body := b.sendBody(http.MethodGet, "/console/sign-in", kind, next); strings.Contains(body, "audit") {
+		t.Errorf("the body of a GET was read: %s", body)
+	}
+}
+
 // Guesses of strangers must not reach the database.
 func TestForgedSessionCookieCostsNoStatement(t *testing.T) {
 	t.Parallel()

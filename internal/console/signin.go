@@ -17,7 +17,11 @@ import (
 func (c *Console) public(h func(*request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := &request{w, r, c.stranger(r)}
-		if err := h(q); err != nil {
+		err := q.readForm(maxPublicForm)
+		if err == nil {
+			err = h(q)
+		}
+		if err != nil {
 			c.fail(w, r, err)
 		}
 	}
