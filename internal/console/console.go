@@ -56,11 +56,12 @@ type Config struct {
 	// Provider signs people in, who come back to CallbackURL; nil: only API keys do.
 	Provider *auth.CodeFlow
 
-	Ping         time.Duration   // between two signs of life of a live page
-	WriteTimeout time.Duration   // to send a page
-	Drain        context.Context //nolint:containedctx // ends when the server is about to stop
-	Logger       *slog.Logger
-	Version      string
+	Ping          time.Duration   // between two signs of life of a live page
+	WriteTimeout  time.Duration   // to send an event of a live page
+	AnswerTimeout time.Duration   // to send a page or a file
+	Drain         context.Context //nolint:containedctx // ends when the server is about to stop
+	Logger        *slog.Logger
+	Version       string
 }
 
 // Console is the console as an http.Handler. Use New.
@@ -73,20 +74,17 @@ type Console struct {
 	sealer   cipher.AEAD   // encrypts sign-ins that have begun
 	slots    chan struct{} // one for each page that is being made
 	lives    chan struct{} // one for each live page
+	ownPages *shares       // of slots, and for pages that are being sent
+	ownLives *shares       // of lives
 	signIns  chan struct{} // one for each sign-in that waits for the identity provider
 }
-
-// How many pages are made at once, and how many pages may be live.
-const (
-	maxPages = 8
-	maxLive  = 500
-)
 
 // New returns a Console. It starts nothing.
 func New(cfg Config) (*Console, error) {
 	c := &Console{
 		cfg: cfg, mux: router{ServeMux: http.NewServeMux()}, slots: make(chan struct{}, maxPages),
-		lives: make(chan struct{}, maxLive), signIns: make(chan struct{}, maxSignIns),
+		lives: make(chan struct{}, maxLive), ownPages: newShares(maxOwnPages), ownLives: newShares(maxOwnLive),
+		signIns:  make(chan struct{}, maxSignIns),
 		findings: findings{check: cfg.Doctor},
 	}
 	var err error
@@ -188,7 +186,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	if !c.hostAllowed(r) {
-		c.writeError(w, r, http.StatusForbidden, "Wrong host",
+		c.writeError(c.answer(w), r, http.StatusForbidden, "Wrong host",
 			"This server has no sign-in. Open it as localhost, by a loopback address, or by the host of "+
 				"A2AD_PUBLIC_URL.")
 		return
@@ -222,37 +220,6 @@ var (
 	errBusy     = &problem{http.StatusServiceUnavailable, "Busy",
 		"The console is making too many pages at once. Try again."}
 )
-
-// page signs the viewer in and serves a page or an action. It bounds how many are served at once, so that open consoles
-// never take all connections to the database.
-func (c *Console) page(h func(*request) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case c.slots <- struct{}{}:
-			defer func() { <-c.slots }()
-		case <-r.Context().Done():
-			return
-		case <-time.After(10 * time.Second):
-			c.fail(w, r, errBusy)
-			return
-		}
-		v, err := c.viewerOf(r)
-		if errors.Is(err, errSignedOut) {
-			c.redirectToSignIn(w, r)
-			return
-		}
-		if err == nil {
-			c.use(r, &v)
-			q := &request{w, r, v}
-			if err = q.readForm(maxForm); err == nil {
-				err = h(q)
-			}
-		}
-		if err != nil {
-			c.fail(w, r, err)
-		}
-	}
-}
 
 // fail answers with an error page.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -297,10 +264,6 @@ func (c *Console) problemOf(w http.ResponseWriter, r *http.Request, err error) *
 
 // send sends a page that is complete.
 func (c *Console) send(w http.ResponseWriter, status int, body *bytes.Buffer) {
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout)); err != nil &&
-		!errors.Is(err, http.ErrNotSupported) {
-		return // the client disconnected
-	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)

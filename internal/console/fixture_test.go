@@ -36,7 +36,8 @@ type rig struct {
 	follower *stream.Follower
 	keys     *auth.Keys
 	engine   *engine.Engine
-	patterns []string // of the console that was served last
+	patterns []string     // of the console that was served last
+	console  http.Handler // that was served last
 }
 
 func newRig(t *testing.T) *rig {
@@ -109,7 +110,8 @@ func (r *rig) serve(change ...func(*console.Config)) *browser {
 		Card:       func(string) (a2a.Card, bool) { return a2a.Card{}, false },
 		Changed:    func() (<-chan struct{}, func()) { return r.hub.WaitClass(wake.Tasks) },
 		JobChanged: func(id a2a.ID) (<-chan struct{}, func()) { return r.hub.Wait(wake.Job(id)) },
-		SignIn:     r.keys.Authenticate, SignInBy: unlimited, LookupKey: r.lookup, Ping: time.Hour, WriteTimeout: time.Minute,
+		SignIn:     r.keys.Authenticate, SignInBy: unlimited, LookupKey: r.lookup, Ping: time.Hour,
+		WriteTimeout: time.Minute, AnswerTimeout: time.Minute,
 		Drain: context.Background(), Logger: slog.New(slog.NewTextHandler(r.T.Output(), nil)), Version: "test",
 		Doctor: func(context.Context) []console.Finding { return nil },
 	}
@@ -120,7 +122,7 @@ func (r *rig) serve(change ...func(*console.Config)) *browser {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	r.patterns = c.Patterns()
+	r.patterns, r.console = c.Patterns(), c
 	srv := httptest.NewServer(c)
 	r.T.Cleanup(srv.Close)
 	return &browser{t: r.T, url: srv.URL, cookies: map[string]string{}}

@@ -21,37 +21,47 @@ type watch func(ctx context.Context) error
 // as a page of the viewer, so that there is one way to see anything.
 func (c *Console) live(open func(*request) (next watch, stop func(), err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case c.lives <- struct{}{}:
-			defer func() { <-c.lives }()
-		default:
-			c.fail(w, r, errBusy)
-			return
-		}
 		v, err := c.viewerOf(r)
 		if errors.Is(err, errSignedOut) || err == nil && !mayEnter(&v.principal) {
 			err = lacks(auth.ScopeOperatorRead, auth.ScopeTenantRead, auth.ScopeTasksWrite)
 		}
 		if err != nil {
-			c.fail(w, r, err)
+			c.fail(c.answer(w), r, err)
 			return
 		}
-		q := &request{w, r, v}
-		next, stop, err := open(q)
-		if err != nil {
-			c.fail(w, r, err)
-			return
+		own, done := c.ownLives.of(&v.principal)
+		defer done()
+		if err := c.serveLive(&request{w, r, v}, own, open); err != nil {
+			c.fail(c.answer(w), r, err)
 		}
-		defer stop()
-		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil &&
-			!errors.Is(err, http.ErrNotSupported) {
-			return
-		}
-		ctx, cancel := context.WithCancelCause(r.Context())
-		defer cancel(nil)
-		defer context.AfterFunc(c.cfg.Drain, func() { cancel(errDraining) })()
-		c.follow(ctx, q, sse.NewWriter(w, c.cfg.WriteTimeout), next)
 	}
+}
+
+// serveLive serves the events of a live page, if own and lives have a slot for it. It returns an error only if it has
+// sent nothing.
+func (c *Console) serveLive(q *request, own chan struct{}, open func(*request) (watch, func(), error)) error {
+	for _, slots := range []chan struct{}{own, c.lives} {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			return errBusy
+		}
+	}
+	next, stop, err := open(q)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := http.NewResponseController(q.w).SetReadDeadline(time.Time{}); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
+		return nil //nolint:nilerr // the client disconnected
+	}
+	ctx, cancel := context.WithCancelCause(q.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(c.cfg.Drain, func() { cancel(errDraining) })()
+	c.follow(ctx, q, sse.NewWriter(q.w, c.cfg.WriteTimeout), next)
+	return nil
 }
 
 var (

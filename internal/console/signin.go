@@ -16,13 +16,13 @@ import (
 // public serves a page that needs no session.
 func (c *Console) public(h func(*request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		q := &request{w, r, c.stranger(r)}
+		q := &request{c.answer(w), r, c.stranger(r)}
 		err := q.readForm(maxPublicForm)
 		if err == nil {
 			err = h(q)
 		}
 		if err != nil {
-			c.fail(w, r, err)
+			c.fail(q.w, r, err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (r *Replica) openConsole(draining context.Context, eng *engine.Engine) (*co
 			return findings
 		},
 		TraceURL: string(cfg.ConsoleTraceURL),
-		Ping:     cfg.SSEPing, WriteTimeout: cfg.SSEWriteTimeout, Drain: draining, Logger: r.log,
-		Version: r.options.Build.Version,
+		Ping:     cfg.SSEPing, WriteTimeout: cfg.SSEWriteTimeout, AnswerTimeout: cfg.WriteTimeout, Drain: draining,
+		Logger: r.log, Version: r.options.Build.Version,
 	})
 }

@@ -1,0 +1,138 @@
+package console_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/console"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// slowClient sends the body of a request, or reads its answer, only when the gate is open.
+type slowClient struct {
+	*httptest.ResponseRecorder
+	begun    func()
+	gate     <-chan struct{}
+	deadline time.Time
+}
+
+func (s *slowClient) Write(b []byte) (int, error) {
+	s.begun()
+	<-s.gate
+	return s.ResponseRecorder.Write(b)
+}
+
+func (s *slowClient) Read([]byte) (int, error) {
+	s.begun()
+	<-s.gate
+	return 0, io.EOF
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (s *slowClient) SetWriteDeadline(at time.Time) error {
+	s.deadline = at
+	return nil
+}
+
+// slowly serves requests with the cookies of a browser to slow clients, and returns when all of them wait.
+func (r *rig) slowly(b *browser, n int, method, path string) (clients []*slowClient, release func()) {
+	r.T.Helper()
+	gate, begun := make(chan struct{}), make(chan struct{}, n)
+	var serving sync.WaitGroup
+	for range n {
+		s := &slowClient{
+			ResponseRecorder: httptest.NewRecorder(), gate: gate,
+			begun: sync.OnceFunc(func() { begun <- struct{}{} }),
+		}
+		clients = append(clients, s)
+		req := b.request(method, path, s)
+		req.RequestURI = path
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		serving.Go(func() { r.console.ServeHTTP(s, req) })
+	}
+	for range n {
+		<-begun
+	}
+	return clients, sync.OnceFunc(func() { close(gate); serving.Wait() })
+}
+
+// Clients that are slow to send or to read must not take the console from others.
+func TestSlowClientsTakeNoPagesFromOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.NewTask()
+	r.Append(r.ClaimTask(task), storetest.Artifact("a", "text"))
+	at := "/console/tasks/" + task.String()
+	ann, bob, carl := r.serve(), r.serve(), r.serve()
+	ann.mustSignIn(r.keyOf("ann", everything...))
+	bob.mustSignIn(r.keyOf("bob", everything...))
+	carl.mustSignIn(r.keyOf("carl", everything...))
+	for name, slow := range map[string]struct{ method, path string }{
+		"to read a page": {http.MethodGet, at}, "to read a file": {http.MethodGet, at + "/files/0/0"},
+		"to send a form": {http.MethodPost, at + "/cancel"},
+	} {
+		anns, releaseAnn := r.slowly(ann, console.MaxOwnPages, slow.method, slow.path)
+		_, releaseBob := r.slowly(bob, console.MaxOwnPages, slow.method, slow.path)
+		if status, body := carl.get("/console/tasks"); status != http.StatusOK {
+			t.Errorf("with clients that are slow %s a page answered %d: %s", name, status, body)
+		}
+		releaseAnn()
+		releaseBob()
+		for _, s := range anns {
+			if s.deadline.IsZero() {
+				t.Errorf("a client that is slow %s has no deadline", name)
+			}
+		}
+	}
+}
+
+// Nobody is asked for the body of a form before the sign-in.
+func TestStrangersSendNoFormsToPages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b := r.serve()
+	stranger := &slowClient{ResponseRecorder: httptest.NewRecorder(), begun: func() { t.Fatal("the body is read") }}
+	req := b.request(http.MethodPost, "/console/playground", stranger)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.console.ServeHTTP(stranger.ResponseRecorder, req)
+	if stranger.Code != http.StatusSeeOther {
+		t.Errorf("a stranger got %d", stranger.Code)
+	}
+}
+
+// An owner has a share of the pages that are made or sent, and of those that are live.
+func TestOwnersHaveAShareOfPages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b := r.serve(open)
+	_, release := r.slowly(b, console.MaxOwnPages, http.MethodGet, "/console/tasks")
+	defer release()
+	left, leave := context.WithCancel(t.Context())
+	leave() // so that the request does not wait for the others
+	for range 20 { // if there were room, about half of them would get it
+		out := httptest.NewRecorder()
+		r.console.ServeHTTP(out, b.request(http.MethodGet, "/console/playground", nil).WithContext(left))
+		if out.Code != http.StatusServiceUnavailable {
+			t.Errorf("beyond its share an owner got %d", out.Code)
+		}
+	}
+
+	ann, bob := r.serve(), r.serve()
+	ann.mustSignIn(r.keyOf("ann", everything...))
+	bob.mustSignIn(r.keyOf("bob", everything...))
+	bob.url = ann.url
+	for range console.MaxOwnLive {
+		ann.follow("/console/live")
+	}
+	if status := ann.begins("/console/live"); status != http.StatusServiceUnavailable {
+		t.Errorf("beyond its share of live pages an owner got %d", status)
+	}
+	if status := bob.begins("/console/live"); status != http.StatusOK {
+		t.Errorf("another owner got %d", status)
+	}
+}
