@@ -48,7 +48,9 @@ type Config struct {
 	SignIn    func(*http.Request) (auth.Principal, error)
 	SignInBy  func(check func(*http.Request) (auth.Principal, error), r *http.Request) (auth.Principal, error)
 	LookupKey func(ctx context.Context, id string) (auth.StoredKey, error)
-	FormKey   []byte // makes the tokens of forms; the same on all replicas
+	// Admit counts a request of a viewer, and refuses it if there were too many; nil: no limit.
+	Admit   func(p auth.Principal, write bool) error
+	FormKey []byte // makes the tokens of forms; the same on all replicas
 	// Doctor checks the installation, as `a2ad doctor` does.
 	Doctor    func(ctx context.Context) []Finding
 	PublicURL string // of the server; may be empty

@@ -25,6 +25,9 @@ func (c *Console) live(open func(*request) (next watch, stop func(), err error))
 		if errors.Is(err, errSignedOut) || err == nil && !mayEnter(&v.principal) {
 			err = lacks(auth.ScopeOperatorRead, auth.ScopeTenantRead, auth.ScopeTasksWrite)
 		}
+		if err == nil {
+			err = c.count(&v.principal, false)
+		}
 		if err != nil {
 			c.fail(c.answer(w), r, err)
 			return

@@ -194,7 +194,11 @@ func (c *Console) admit(q *request, a *attempt, person *auth.SignedIn) error {
 	if !person.Authenticated.IsZero() {
 		n.AuthenticatedAgo = new(time.Since(person.Authenticated))
 	}
-	if err := c.openSession(q, n); err != nil {
+	err := c.count(p, true)
+	if err == nil {
+		err = c.openSession(q, n)
+	}
+	if err != nil {
 		return err
 	}
 	// A redirect would still count as a navigation from the provider's site, for which browsers keep back the strict

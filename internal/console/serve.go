@@ -33,6 +33,9 @@ func (c *Console) page(h func(*request) error) http.HandlerFunc {
 			c.redirectToSignIn(out, r)
 			return
 		}
+		if err == nil {
+			err = c.count(&v.principal, r.Method == http.MethodPost)
+		}
 		if err != nil {
 			c.fail(out, r, err)
 			return
@@ -48,6 +51,14 @@ func (c *Console) page(h func(*request) error) http.HandlerFunc {
 			c.fail(out, r, err)
 		}
 	}
+}
+
+// count counts a request of a viewer as the admin API does: what may change something as a message, the rest as a read.
+func (c *Console) count(p *auth.Principal, write bool) error {
+	if c.cfg.Admit == nil {
+		return nil
+	}
+	return c.cfg.Admit(*p, write)
 }
 
 // make makes a page of a viewer. Its slot is free again when the answer begins.

@@ -5,12 +5,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/console"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/throttle"
 )
 
 // slowClient sends the body of a request, or reads its answer, only when the gate is open.
@@ -134,5 +139,41 @@ func TestOwnersHaveAShareOfPages(t *testing.T) {
 	}
 	if status := bob.begins("/console/live"); status != http.StatusOK {
 		t.Errorf("another owner got %d", status)
+	}
+}
+
+// What a viewer sends and does counts against the limits of its owner, as over the API.
+func TestWritesHaveTheLimitsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	limits := throttle.New(throttle.Limits{Sends: throttle.Rate{PerSecond: 0.001, Burst: 2}}, nil)
+	b := r.serve(func(c *console.Config) {
+		c.Admit = func(p auth.Principal, write bool) error {
+			if !write {
+				return nil
+			}
+			return limits.Admit(p, &a2a.CancelTask{})
+		}
+	})
+	k := r.key(append(everything, auth.ScopeTasksWrite)...)
+	b.mustSignIn(k) // the first write
+	form := url.Values{"agent": {storetest.Agent}, "text": {"hi"}}
+	if status, body := b.post("/console/playground", "/console/playground", form); status != http.StatusSeeOther {
+		t.Fatalf("a message got %d: %s", status, body)
+	}
+	at := strings.Replace(b.last.Header.Get("Location"), "/playground/", "/tasks/", 1)
+	for _, path := range []string{"/console/playground", at + "/answer", at + "/cancel", at + "/retry",
+		"/console/tasks/bulk", "/console/agents/pause", "/console/keys/new"} {
+		status, body := b.post("/console/tasks", path, form)
+		if status != http.StatusTooManyRequests || b.last.Header.Get("Retry-After") == "" {
+			t.Errorf("beyond the limit POST %s answered %d, %v: %s", path, status, b.last.Header, body)
+		}
+	}
+	if n := r.Column(`SELECT count(*)::text FROM a2a.tasks`)[0]; n != "1" {
+		t.Errorf("%s tasks were made, want 1", n)
+	}
+	b.cookies = map[string]string{}
+	if status, _ := b.signIn(k); status != http.StatusTooManyRequests {
+		t.Errorf("beyond the limit a sign-in answered %d", status)
 	}
 }

@@ -76,7 +76,10 @@ func (c *Console) signIn(q *request) error {
 		return c.renderSignIn(q, http.StatusForbidden,
 			"The console needs a key for all agents with one of the scopes "+scopesOfEntry+".")
 	}
-	if err := c.openSession(q, keySession(&p)); err != nil {
+	if err = c.count(&p, true); err == nil {
+		err = c.openSession(q, keySession(&p))
+	}
+	if err != nil {
 		return err
 	}
 	http.Redirect(q.w, q.r, localPath(q.r.PostForm.Get("next")), http.StatusSeeOther)

@@ -36,6 +36,7 @@ func (r *Replica) openConsole(draining context.Context, eng *engine.Engine) (*co
 		SignInBy: func(check func(*http.Request) (auth.Principal, error), req *http.Request) (auth.Principal, error) {
 			return r.api.server.SignInBy(check, req)
 		},
+		Admit:     func(p auth.Principal, write bool) error { return r.api.server.AdmitOperator(p, write) },
 		LookupKey: r.credentials.lookupKey, FormKey: key, PublicURL: p.url(), Provider: provider,
 		Doctor: func(ctx context.Context) []console.Finding {
 			if r.options.Doctor == nil {

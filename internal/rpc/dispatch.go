@@ -96,8 +96,8 @@ func (s *Server) SignInBy(
 	return p, err
 }
 
-// AdmitOperator counts a request of the admin API: a write as a message, another one as a read. It returns an error
-// with a2a.CodeRateLimited, whose SetHeader says when to come back, if there were too many.
+// AdmitOperator counts a request of the admin API or of the console: a write as a message, another one as a read. It
+// returns an error with a2a.CodeRateLimited, whose SetHeader says when to come back, if there were too many.
 func (s *Server) AdmitOperator(p auth.Principal, write bool) error {
 	if write {
 		return s.throttle.Admit(p, &a2a.CancelTask{})
