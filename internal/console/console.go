@@ -21,6 +21,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/tail"
 )
 
 // Prefix is the path of the console.
@@ -34,8 +35,9 @@ type Config struct {
 	Agents   func() []*a2a.Agent // that this server serves now
 	// Card returns the card of an agent as its clients see it.
 	Card func(agent string) (card a2a.Card, ok bool)
-	// Changed registers for a token in the channel whenever some task has changed, until stop.
+	// Changed registers for a token in the channel whenever some task has changed, until stop. Tail says which ones.
 	Changed func() (changed <-chan struct{}, stop func())
+	Tail    *tail.Tail
 	// JobChanged registers for a token in the channel whenever a bulk job has come to more tasks or has ended, until
 	// stop.
 	JobChanged func(id a2a.ID) (changed <-chan struct{}, stop func())

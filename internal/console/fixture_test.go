@@ -24,6 +24,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/tail"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -34,10 +35,11 @@ type rig struct {
 	*storetest.Fixture
 	hub      *notify.Hub
 	follower *stream.Follower
+	tail     *tail.Tail
 	keys     *auth.Keys
 	engine   *engine.Engine
-	patterns []string     // of the console that was served last
-	console  http.Handler // that was served last
+	patterns []string         // of the console that was served last
+	console  *console.Console // that was served last
 }
 
 func newRig(t *testing.T) *rig {
@@ -57,6 +59,8 @@ func newRig(t *testing.T) *rig {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.follower.Run(ctx) })
+	r.tail = tail.New(r.Operate.SearchForStreams, r.hub, slog.New(slog.DiscardHandler))
+	running.Go(func() { _ = r.tail.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	var err error
 	if r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookup, TTL: -1}); err != nil {
@@ -109,6 +113,7 @@ func (r *rig) serve(change ...func(*console.Config)) *browser {
 		Agents:     func() []*a2a.Agent { return []*a2a.Agent{{Name: storetest.Agent}} },
 		Card:       func(string) (a2a.Card, bool) { return a2a.Card{}, false },
 		Changed:    func() (<-chan struct{}, func()) { return r.hub.WaitClass(wake.Tasks) },
+		Tail:       r.tail,
 		JobChanged: func(id a2a.ID) (<-chan struct{}, func()) { return r.hub.Wait(wake.Job(id)) },
 		SignIn:     r.keys.Authenticate, SignInBy: unlimited, LookupKey: r.lookup, Ping: time.Hour,
 		WriteTimeout: time.Minute, AnswerTimeout: time.Minute,

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/sse"
+	"github.com/a2ad/a2ad/internal/tail"
 )
 
 // livePace is the least time between two changes that a live page is told.
@@ -135,8 +137,12 @@ func (c *Console) followTask(q *request) (watch, func(), error) {
 	}, cursor.Close, nil
 }
 
-// followAll follows all tasks: some task has changed.
-func (c *Console) followAll(*request) (watch, func(), error) {
+// followAll follows all tasks that the viewer sees: some of them have changed. Only who sees all is told without a look
+// at the tasks.
+func (c *Console) followAll(q *request) (watch, func(), error) {
+	if q.tenant() != "" {
+		return c.followOwn(q)
+	}
 	changed, stop := c.cfg.Changed()
 	return func(ctx context.Context) error {
 		select {
@@ -146,4 +152,20 @@ func (c *Console) followAll(*request) (watch, func(), error) {
 			return context.Cause(ctx)
 		}
 	}, stop, nil
+}
+
+// followOwn follows the tasks of a tenant, or of an owner. When others change is none of the viewer's business.
+func (c *Console) followOwn(q *request) (watch, func(), error) {
+	follower := c.cfg.Tail.Follow("")
+	return func(ctx context.Context) error {
+		for ctx.Err() == nil { // a viewer among many changes of others must still hear of the end
+			list, err := follower.Next(ctx)
+			if err != nil || slices.ContainsFunc(list, func(t tail.Change) bool {
+				return t.Missed || t.Task.Tenant == q.tenant() && (q.owner() == "" || t.Task.Owner == q.owner())
+			}) {
+				return err
+			}
+		}
+		return context.Cause(ctx)
+	}, follower.Close, nil
 }

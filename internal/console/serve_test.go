@@ -118,7 +118,7 @@ func TestOwnersHaveAShareOfPages(t *testing.T) {
 	_, release := r.slowly(b, console.MaxOwnPages, http.MethodGet, "/console/tasks")
 	defer release()
 	left, leave := context.WithCancel(t.Context())
-	leave() // so that the request does not wait for the others
+	leave()        // so that the request does not wait for the others
 	for range 20 { // if there were room, about half of them would get it
 		out := httptest.NewRecorder()
 		r.console.ServeHTTP(out, b.request(http.MethodGet, "/console/playground", nil).WithContext(left))

@@ -29,6 +29,7 @@ func (r *Replica) openConsole(draining context.Context, eng *engine.Engine) (*co
 		Agents:      func() []*a2a.Agent { return *r.agents.served.Load() },
 		Card:        func(agent string) (a2a.Card, bool) { return r.api.server.Card(agent) },
 		Changed:     func() (<-chan struct{}, func()) { return r.database.hub.WaitClass(wake.Tasks) },
+		Tail:        r.database.changes,
 		JobChanged:  func(id a2a.ID) (<-chan struct{}, func()) { return r.database.hub.Wait(wake.Job(id)) },
 		MoveSecrets: r.moveSecrets,
 		Open:        cfg.Auth == config.AuthNone,
