@@ -75,7 +75,7 @@ func TestCallersHoldNoSlots(t *testing.T) {
 	f.waits()
 	f.start(config(func(c *worker.Config) { c.Slots, c.MayCall = 8, anyAgent },
 		agent("parent", callers("child", 10)), agent("child", echo())))
-	const parents = 1000
+	const parents = 100
 	var ids []a2a.ID
 	for i := range parents {
 		ids = append(ids, f.submit("parent", fmt.Sprint(i)))
