@@ -112,8 +112,8 @@ func searchTasks(
 	return found, nil
 }
 
-// saidText finds the first text of a message in the beginning of its JSON.
-var saidText = regexp.MustCompile(`"text":\s*("(?:[^"\\]|\\.)*)`)
+// saidText finds the first text of a message in the beginning of its JSON, without an escape that is cut off.
+var saidText = regexp.MustCompile(`"text":\s*("(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*)`)
 
 // firstText returns the first text of a message of which only the beginning is known, or "".
 func firstText(beginning string) string {
