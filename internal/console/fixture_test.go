@@ -59,7 +59,7 @@ func newRig(t *testing.T) *rig {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.follower.Run(ctx) })
-	r.tail = tail.New(r.Operate.SearchForStreams, r.hub, slog.New(slog.DiscardHandler))
+	r.tail = tail.New(r.Operate.SearchTasks, r.hub, slog.New(slog.DiscardHandler))
 	running.Go(func() { _ = r.tail.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	var err error

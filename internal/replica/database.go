@@ -65,7 +65,7 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 		return nil, fmt.Errorf("wake-ups: %w", err)
 	}
 	d.follower = stream.New(d.store.Tasks, d.hub, cfg.PollInterval, r.log)
-	d.changes = tail.New(d.store.Operate.SearchForStreams, d.hub, r.log)
+	d.changes = tail.New(d.store.Operate.SearchTasks, d.hub, r.log)
 	d.losses = &notify.Losses{Hub: d.hub, Dead: d.store.Tasks.DeadServers, Every: heartbeatEvery, Log: r.log}
 	d.follower.KeepAtMost(r.budget.Stats().Total / 8)
 	return d, nil

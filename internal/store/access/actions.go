@@ -173,8 +173,12 @@ type ActionFilter struct {
 
 // Actions returns recorded actions, newest first.
 func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error) {
+	read := s.db.Browse
+	if !f.Task.IsZero() {
+		read = s.db.Lookup
+	}
 	var rows []dbsqlc.A2aAuditLog
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
+	err := read(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
 		rows, err = q.ActionList(ctx, dbsqlc.ActionListParams{
 			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Tenant: f.Tenant,

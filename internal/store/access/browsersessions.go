@@ -133,7 +133,7 @@ func (s *Store) EndSession(ctx context.Context, token string) error {
 // Sessions lists the sessions that have not ended, the newest first, at most a thousand.
 func (s *Store) Sessions(ctx context.Context) ([]LiveSession, error) {
 	var rows []dbsqlc.BrowserSessionListRow
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
+	err := s.db.Lookup(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).BrowserSessionList(ctx, db.PGInterval(SessionIdle), maxSessions)
 		return err
 	})

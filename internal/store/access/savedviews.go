@@ -72,7 +72,7 @@ func (s *Store) RemoveView(ctx context.Context, name string) (removed bool, err 
 // SavedViews returns all views by name.
 func (s *Store) SavedViews(ctx context.Context) ([]SavedView, error) {
 	var rows []dbsqlc.A2aSavedView
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
+	err := s.db.Lookup(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).SavedViews(ctx)
 		return err
 	})

@@ -22,11 +22,9 @@ func (s *DB) Browse(ctx context.Context, limit time.Duration, f func(ctx context
 	return s.browse(ctx, s.searchRoom, limit, f)
 }
 
-// BrowseForStreams is Browse for streams, which slow searches of people must not delay. It uses the part of the pool
+// Lookup is Browse for what is found by its id, so that slow searches do not delay it. It uses the part of the pool
 // that Reads uses.
-func (s *DB) BrowseForStreams(
-	ctx context.Context, limit time.Duration, f func(ctx context.Context, tx *Tx) error,
-) error {
+func (s *DB) Lookup(ctx context.Context, limit time.Duration, f func(ctx context.Context, tx *Tx) error) error {
 	return s.browse(ctx, s.readRoom, limit, f)
 }
 
@@ -45,7 +43,11 @@ func (s *DB) browse(
 		if err = prepareBrowse(within, tx, limit); err == nil {
 			err = f(within, tx)
 		}
-		if err != nil && within.Err() != nil && ctx.Err() == nil {
+		switch {
+		case err == nil || within.Err() == nil || ctx.Err() != nil:
+		case tx.isClosed(): // PostgreSQL did not even answer that it canceled the statement
+			s.connLost(true)
+		default:
 			err = fmt.Errorf("%w: %w", errBrowsedTooLong, err)
 		}
 		return none, err

@@ -55,7 +55,8 @@ func UnavailableToRun(err error) error {
 // ConnectionLost reports whether err came from the connection and not from the statement: whether
 // the statement took effect is then unknown.
 func ConnectionLost(err error) bool {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) ||
+		errors.Is(err, errBrowsedTooLong) {
 		return false
 	}
 	var e *a2a.Error

@@ -34,7 +34,10 @@ func (s *DB) openPools() error {
 	work := max(s.cfg.PoolSize-s.cfg.PoolSize/2-claimConns, 2)
 	api := max(s.cfg.PoolSize-work-claimConns, 1)
 	s.readRoom = semaphore.NewWeighted(int64(max(api/2, 1)))
-	s.searchRoom = semaphore.NewWeighted(int64(max(api/4, 1)))
+	s.searchRoom = s.readRoom
+	if api > 2 { // otherwise requests of callers would have no connection left
+		s.searchRoom = semaphore.NewWeighted(int64(max(api/4, 1)))
+	}
 	for _, p := range []struct {
 		pool  **Pool
 		name  string

@@ -87,8 +87,8 @@ func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
 	}
 }
 
-// Slow searches of people must not stop streams, which follow tasks and read what has changed. Nor do streams stop
-// searches.
+// Slow searches of people must not stop streams, which follow tasks and read what has changed, nor what is found by its
+// id. Nor do streams stop searches.
 func TestSearchesAndStreamsDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
@@ -99,12 +99,16 @@ func TestSearchesAndStreamsDoNotWaitForEachOther(t *testing.T) {
 			t.Errorf("%s while searches take long: %v", what, err)
 		}
 	}
-	if found, err := f.Operate.SearchForStreams(t.Context(), search); err != nil || len(found) != 1 {
-		t.Errorf("a change of a task while searches take long: %v, %v", found, err)
+	if found, err := f.Operate.SearchTasks(t.Context(), search); err != nil || len(found) != 1 {
+		t.Errorf("a task by its id while searches take long: %v, %v", found, err)
+	}
+	if _, err := f.Operate.Timeline(t.Context(), search.IDs[0]); err != nil {
+		t.Errorf("a timeline while searches take long: %v", err)
 	}
 	releaseSearches()
 	releaseReads := db.FillReads(f.DB)
-	if found, err := f.Operate.SearchTasks(t.Context(), search); err != nil || len(found) != 1 {
+	all := operate.TaskSearch{Limit: 1, Timeout: time.Minute}
+	if found, err := f.Operate.SearchTasks(t.Context(), all); err != nil || len(found) != 1 {
 		t.Errorf("a search while streams read: %v, %v", found, err)
 	}
 	releaseReads()

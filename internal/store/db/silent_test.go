@@ -158,6 +158,39 @@ func TestStatementsWorkAgainAfterConnectionsFellSilent(t *testing.T) {
 	}
 }
 
+// A search whose connection falls silent has not taken too long: the next one may succeed.
+func TestSilentSearchIsUnavailable(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	p, url := storetest.NewProxy(t, f.URL)
+	s := f.Replica("r1", func(c *store.Config) { c.URL, c.PoolSize = url, 8 })
+	search := func() error {
+		return s.DB.Browse(t.Context(), time.Second, func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT 1")
+			return err
+		})
+	}
+	if err := search(); err != nil {
+		t.Fatal(err)
+	}
+	fired := p.Arm(storetest.Fault{Frozen: true, Answered: true, Match: func([]byte) bool { return true }})
+	err := search()
+	storetest.WantFired(t, fired)
+	if db.Blocked(err) || a2a.CodeOf(db.Unavailable(err)) != a2a.CodeUnavailable {
+		t.Errorf("Browse = %v, want an error of the connection", err)
+	}
+	if err := search(); err != nil {
+		t.Errorf("the next search: %v", err)
+	}
+	between := s.DB.Browse(t.Context(), time.Millisecond, func(ctx context.Context, _ *db.Tx) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !db.Blocked(between) || db.ConnectionLost(between) {
+		t.Errorf("Browse = %v after its limit, between two statements", between)
+	}
+}
+
 // waitUntil polls until ok, for at most backWithin.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -22,6 +22,12 @@ type Tx struct {
 	keys    []string
 }
 
+// isClosed reports whether the connection of the transaction was given up.
+func (tx *Tx) isClosed() bool {
+	begun, ok := tx.DBTX.(*poolTx)
+	return ok && begun.conn.Conn().IsClosed()
+}
+
 // After registers an effect, which runs after the commit and after the effects that were registered before. It must not
 // block.
 func (tx *Tx) After(effect func()) { tx.effects = append(tx.effects, effect) }

@@ -214,7 +214,7 @@ func (s *Store) Find(ctx context.Context, id string) (Job, error) {
 		return Job{}, ErrNone
 	}
 	var rows []dbsqlc.A2aJob
-	err = s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
+	err = s.db.Lookup(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).JobRange(ctx, db.PGID(first), db.PGID(last))
 		return err
 	})
@@ -254,7 +254,7 @@ func (s *Store) Tasks(ctx context.Context, f TaskFilter) ([]Task, error) {
 		p.Before = 1<<31 - 1
 	}
 	var rows []dbsqlc.JobTasksRow
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
+	err := s.db.Lookup(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).JobTasks(ctx, p)
 		return err
 	})

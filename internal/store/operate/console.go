@@ -143,7 +143,7 @@ const questionBytes = 8 << 20
 // be.
 func (s *Store) Questions(ctx context.Context, f QuestionFilter) ([]Question, error) {
 	var rows []dbsqlc.QuestionsRow
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
+	err := s.db.Lookup(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) (err error) {
 		rows, err = dbsqlc.New(tx).Questions(ctx, dbsqlc.QuestionsParams{
 			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner,
 			Agent: f.Agent, Assignee: f.Assignee, After: db.PGID(f.After), Max: int32(f.Limit),

@@ -60,18 +60,6 @@ var ErrSearchTooLong = &a2a.Error{
 // SearchTasks returns tasks, newest first. It returns ErrSearchTooLong, ErrNoPrefix, or CodeInvalidParams if PostgreSQL
 // cannot search for these texts.
 func (s *Store) SearchTasks(ctx context.Context, f TaskSearch) ([]FoundTask, error) {
-	return searchTasks(ctx, s.db.Browse, f)
-}
-
-// SearchForStreams is SearchTasks for streams, which searches of people do not delay.
-func (s *Store) SearchForStreams(ctx context.Context, f TaskSearch) ([]FoundTask, error) {
-	return searchTasks(ctx, s.db.BrowseForStreams, f)
-}
-
-func searchTasks(
-	ctx context.Context, browse func(context.Context, time.Duration, func(context.Context, *db.Tx) error) error,
-	f TaskSearch,
-) ([]FoundTask, error) {
 	ids := TaskFilter{ID: f.ID, Prefix: f.Prefix}
 	first, last, err := ids.bounds()
 	if err != nil {
@@ -90,6 +78,10 @@ func searchTasks(
 	}
 	for _, st := range f.States {
 		p.States = append(p.States, int16(st))
+	}
+	browse := s.db.Browse
+	if f.ID != (a2a.ID{}) || f.Prefix != "" || len(f.IDs) > 0 {
+		browse = s.db.Lookup
 	}
 	var rows []dbsqlc.TaskSearchRow
 	err = browse(ctx, f.Timeout, func(ctx context.Context, tx *db.Tx) (err error) {

@@ -81,7 +81,7 @@ const (
 // another. Of texts it has the beginning.
 func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 	t := &Timeline{}
-	err := s.db.Browse(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
+	err := s.db.Lookup(ctx, s.db.StatementTimeout(), func(ctx context.Context, tx *db.Tx) error {
 		q := dbsqlc.New(tx)
 		if err := t.readEvents(ctx, q, id); err != nil {
 			return err
