@@ -115,7 +115,8 @@ SET reply = a2a.reply_task()
 WHERE id = sqlc.arg(id) AND reply = a2a.reply_open();
 
 -- MessageAdd adds a client's message to a task that the transaction has locked. With resubmit the task goes back to
--- submitted, with an event, and into the queue.
+-- submitted, with an event, and into the queue. Its time differs from that of the question that the message answers,
+-- also after the clock was set back: the next question is told from it by its time.
 -- name: MessageAdd :one
 WITH n AS (
   SELECT clock_timestamp() AS now
@@ -126,9 +127,13 @@ WITH n AS (
     bytes = t.bytes + sqlc.arg(size)::bigint,
     traceparent = coalesce(nullif(sqlc.arg(traceparent)::text, ''), t.traceparent),
     last_seq = t.last_seq + CASE WHEN sqlc.arg(resubmit)::boolean THEN 1 ELSE 0 END,
-    last_at = CASE WHEN sqlc.arg(resubmit) THEN greatest(n.now, t.last_at) ELSE t.last_at END,
+    last_at = CASE
+      WHEN sqlc.arg(resubmit) THEN greatest(n.now, t.last_at + interval '1 millisecond')
+      ELSE t.last_at END,
     state = CASE WHEN sqlc.arg(resubmit) THEN a2a.state_submitted() ELSE t.state END,
-    status_at = CASE WHEN sqlc.arg(resubmit) THEN date_trunc('milliseconds', greatest(n.now, t.last_at))
+    status_at = CASE
+      WHEN sqlc.arg(resubmit)
+        THEN date_trunc('milliseconds', greatest(n.now, t.last_at + interval '1 millisecond'))
       ELSE t.status_at END,
     status_message_seq = CASE WHEN sqlc.arg(resubmit) THEN NULL ELSE t.status_message_seq END,
     ready_at = CASE WHEN sqlc.arg(resubmit) THEN n.now ELSE t.ready_at END

@@ -50,9 +50,13 @@ WITH n AS (
     bytes = t.bytes + $1::bigint,
     traceparent = coalesce(nullif($2::text, ''), t.traceparent),
     last_seq = t.last_seq + CASE WHEN $3::boolean THEN 1 ELSE 0 END,
-    last_at = CASE WHEN $3 THEN greatest(n.now, t.last_at) ELSE t.last_at END,
+    last_at = CASE
+      WHEN $3 THEN greatest(n.now, t.last_at + interval '1 millisecond')
+      ELSE t.last_at END,
     state = CASE WHEN $3 THEN a2a.state_submitted() ELSE t.state END,
-    status_at = CASE WHEN $3 THEN date_trunc('milliseconds', greatest(n.now, t.last_at))
+    status_at = CASE
+      WHEN $3
+        THEN date_trunc('milliseconds', greatest(n.now, t.last_at + interval '1 millisecond'))
       ELSE t.status_at END,
     status_message_seq = CASE WHEN $3 THEN NULL ELSE t.status_message_seq END,
     ready_at = CASE WHEN $3 THEN n.now ELSE t.ready_at END
@@ -95,7 +99,8 @@ type MessageAddParams struct {
 }
 
 // MessageAdd adds a client's message to a task that the transaction has locked. With resubmit the task goes back to
-// submitted, with an event, and into the queue.
+// submitted, with an event, and into the queue. Its time differs from that of the question that the message answers,
+// also after the clock was set back: the next question is told from it by its time.
 func (q *Queries) MessageAdd(ctx context.Context, arg MessageAddParams) (int64, error) {
 	row := q.db.QueryRow(ctx, messageAdd,
 		arg.Size,
