@@ -174,3 +174,20 @@ func TestSearchForATextThatPostgreSQLCannotHold(t *testing.T) {
 		t.Errorf("the search returned %v, want %s", err, want)
 	}
 }
+
+// A task that was put back had no error of its own.
+func TestReleasesAreNoErrors(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	if err := f.Tasks.Release(t.Context(), []*tasks.Lease{l}, "the memory is full"); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]int{"": 1, "memory": 0} {
+		search := operate.TaskSearch{Error: text, Limit: 1, Timeout: time.Minute}
+		found, err := f.Operate.SearchTasks(t.Context(), search)
+		if err != nil || len(found) != want || want == 1 && found[0].Error != "" {
+			t.Errorf("the tasks with an error like %q are %+v, %v", text, found, err)
+		}
+	}
+}

@@ -170,7 +170,7 @@ LEFT JOIN LATERAL (
   WHERE x.task_id = ANY (ARRAY[t.id]) AND x.seq = t.status_message_seq
 ) m ON true
 LEFT JOIN LATERAL (
-  SELECT x.error
+  SELECT CASE WHEN x.outcome IS DISTINCT FROM 'released' THEN x.error END AS error
   FROM a2a.task_attempts x
   WHERE x.task_id = ANY (ARRAY[t.id])
   ORDER BY x.epoch DESC

@@ -47,7 +47,10 @@ FROM (
       SELECT FROM a2a.messages m
       WHERE m.task_id = t.id AND m.seq = 1 AND m.body::text ~ ('"metadata":.*' || $18)))
     AND ($19::text = ''
-      OR EXISTS (SELECT FROM a2a.task_attempts x WHERE x.task_id = t.id AND x.error ILIKE $19)
+      OR EXISTS (
+        SELECT FROM a2a.task_attempts x
+        WHERE x.task_id = t.id AND x.error ILIKE $19
+          AND x.outcome IS DISTINCT FROM 'released') -- that is why it was put back, and no error of the task
       OR t.state IN (a2a.state_failed(), a2a.state_rejected()) AND EXISTS (
         SELECT FROM a2a.messages m
         WHERE m.task_id = t.id AND m.seq = t.status_message_seq AND m.body::text ~* $20::text))
@@ -57,7 +60,7 @@ FROM (
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
 LEFT JOIN a2a.task_assignments g ON g.task_id = ANY (ARRAY[t.id]) AND g.asked_at = t.status_at
 LEFT JOIN LATERAL (
-  SELECT x.error
+  SELECT CASE WHEN x.outcome IS DISTINCT FROM 'released' THEN x.error END AS error
   FROM a2a.task_attempts x
   WHERE x.task_id = t.id
   ORDER BY x.epoch DESC
