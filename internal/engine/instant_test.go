@@ -14,7 +14,7 @@ func TestStreamOfATaskThatEndsAtOnceIsComplete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.freeSlot = func(string) (tasks.Slot, bool) {
-		return tasks.Slot{TTL: time.Minute, Release: func() {}, Start: func(l tasks.Lease, _ tasks.Input) {
+		return tasks.Slot{TTL: time.Minute, Release: func() {}, Start: func(l tasks.Lease, _ tasks.Input, _ time.Time) {
 			r.append(&l, artifact("a", "1", false), status(a2a.StateCompleted, "done"))
 		}}, true
 	}

@@ -277,14 +277,13 @@ func (p *replica) lock(task a2a.ID) (release func()) {
 // A worker that learns late that it has a task, when the lease may have expired, leaves the task to the rescue.
 func TestReservedSlotThatIsStartedLateStartsNothing(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Nanosecond // over when the commit returns
-	p := newReplica(t, 1, &a2a.Agent{Name: "gate", Limits: a2a.Limits{LeaseTTL: ttl}})
+	p := newReplica(t, 1, &a2a.Agent{Name: "gate"})
 	p.warm()
 	slot, ok := p.pool.Reserve("gate")
 	if !ok {
 		t.Fatal("no slot is free")
 	}
-	slot.Start(tasks.Lease{TaskID: db.NewTaskID(), Agent: "gate"}, tasks.Input{})
+	slot.Start(tasks.Lease{TaskID: db.NewTaskID(), Agent: "gate"}, tasks.Input{}, time.Now().Add(-slot.TTL))
 	if stats, running := p.pool.Stats(); stats.Lost != 1 || running != 0 {
 		t.Errorf("%d lost, %d running, want one and none", stats.Lost, running)
 	}

@@ -22,10 +22,9 @@ func (p *Pool) Reserve(agent string) (tasks.Slot, bool) {
 	if q == nil || q.limits.Concurrency > 0 || !q.breaker.isClosed() || !p.slots.reserveForSubmit(q) {
 		return tasks.Slot{}, false
 	}
-	sent := time.Now()
 	return tasks.Slot{
 		TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
-		Start: func(l tasks.Lease, in tasks.Input) {
+		Start: func(l tasks.Lease, in tasks.Input, sent time.Time) {
 			p.counters.count(func(s *Stats) { s.Claimed++ })
 			p.start(context.Background(), q, &l, in, sent) // the run outlives the request that submits the task
 		},

@@ -99,7 +99,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	a.countSteps()
 	a.countUsage()
 	s.prepareCalls(ctx, a)
-	s.reserveCalled(a)
+	a.slots = s.reserveSlots(a.calls)
 	defer func() { releaseSlots(a.slots) }() // also after a panic
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	out, err := db.Repeat(ctx, s.db, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
@@ -145,9 +145,6 @@ func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appen
 	for {
 		switch {
 		case db.Blocked(err) && ctx.Err() == nil: // it waited for a lock until the statement timed out
-			if try == 1 { // nothing is stored, and the time of the leases of its calls has not begun
-				s.reserveCalled(a)
-			}
 		case err == nil && out == nil && !a.push:
 			a.push = true // fenced, or a client has set a webhook since the claim: try again and move its head
 		case try > 1 && (err == nil && out == nil || db.IsCode(err, uniqueViolation)):

@@ -64,13 +64,6 @@ func (s *Store) prepareCalls(ctx context.Context, a *pendingBatch) {
 	}
 }
 
-// reserveCalled reserves slots of this process for the tasks that the batch calls, in place of those that it has. Tasks
-// without a slot wait in the queue.
-func (s *Store) reserveCalled(a *pendingBatch) {
-	releaseSlots(a.slots)
-	a.slots = s.reserveSlots(a.calls)
-}
-
 // hasFamily reports whether the batch may end a task that others have called, or that has called others.
 func (a *pendingBatch) hasFamily() bool {
 	n := len(a.rows)

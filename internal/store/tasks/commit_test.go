@@ -87,7 +87,7 @@ func (w *witness) config(c *store.Config) {
 		}
 		return tasks.Slot{
 			TTL: storetest.TTL,
-			Start: func(l tasks.Lease, _ tasks.Input) {
+			Start: func(l tasks.Lease, _ tasks.Input, _ time.Time) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.started = append(w.started, l)

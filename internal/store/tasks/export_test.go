@@ -35,6 +35,18 @@ func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submi
 // HoldKeyed is HoldAppends for new tasks with a key.
 func HoldKeyed(s *Store) (queued func(n int), release func()) { return s.keyed.stall() }
 
+// HoldTurns makes the batches of steps that are to be written alone wait for their turn until begin.
+func HoldTurns(s *Store) (begin func()) {
+	for range combineWriters {
+		s.steps.alone <- struct{}{}
+	}
+	return func() {
+		for range combineWriters {
+			<-s.steps.alone
+		}
+	}
+}
+
 func (c *combiner[I, R]) stall() (queued func(n int), release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

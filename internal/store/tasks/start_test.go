@@ -21,6 +21,7 @@ type freeWorker struct {
 	asked  []string      // guarded by mu; agents
 	leases []tasks.Lease // guarded by mu
 	inputs []tasks.Input // guarded by mu
+	sent   []time.Time   // guarded by mu; from when on the leases count
 	left   int           // guarded by mu; slots that were given back
 }
 
@@ -31,10 +32,10 @@ func (w *freeWorker) reserve(agent string) (tasks.Slot, bool) {
 	w.asked = append(w.asked, agent)
 	return tasks.Slot{
 		TTL: storetest.TTL, Deadline: time.Hour,
-		Start: func(l tasks.Lease, in tasks.Input) {
+		Start: func(l tasks.Lease, in tasks.Input, sent time.Time) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.leases, w.inputs = append(w.leases, l), append(w.inputs, in)
+			w.leases, w.inputs, w.sent = append(w.leases, l), append(w.inputs, in), append(w.sent, sent)
 		},
 		Release: func() {
 			w.mu.Lock()
@@ -192,7 +193,8 @@ func TestNewTaskWithALostAnswerRunsOnce(t *testing.T) {
 		f := storetest.Open(t)
 		p, url := storetest.NewProxy(t, f.URL)
 		s := f.Replica("r1", withWorker(w), func(c *store.Config) { c.URL, c.PoolSize = url, 2 })
-		ft.fault.Match = storetest.IsExecute
+		var lost time.Time
+		ft.fault.Match, ft.fault.Then = storetest.IsExecute, func() { lost = time.Now() }
 		fired := p.Arm(ft.fault)
 		out, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello"))
 		storetest.WantFired(t, fired)
@@ -202,6 +204,9 @@ func TestNewTaskWithALostAnswerRunsOnce(t *testing.T) {
 		}
 		if len(w.leases) != 1 || w.left != 0 || w.leases[0].TaskID != out.Task {
 			t.Fatalf("%s: %d runs, %d slots given back", ft.name, len(w.leases), w.left)
+		}
+		if w.sent[0].Before(lost) != ft.fault.Answered { // the request that was answered stored the lease
+			t.Errorf("%s: the lease counts from %s after the fault", ft.name, w.sent[0].Sub(lost))
 		}
 		f.Invariants()
 		f.Append(&w.leases[0], storetest.Status(a2a.StateCompleted))
@@ -273,10 +278,11 @@ func TestCalledTaskWithALostAnswerRunsOnce(t *testing.T) {
 			p, url := storetest.NewProxy(t, f.URL)
 			s := f.Replica("r1", withWorker(w), func(c *store.Config) { c.URL, c.PoolSize = url, 2 })
 			for _, ft := range faults() {
-				w.leases, w.left = nil, 0
+				w.leases, w.sent, w.left = nil, nil, 0
+				var lost time.Time
 				batch.ContextID, batch.Steps = "ctx", []a2a.StepRecord{callStep()}
 				l := f.RunningTask()
-				ft.fault.Match = storetest.IsCommit
+				ft.fault.Match, ft.fault.Then = storetest.IsCommit, func() { lost = time.Now() }
 				fired := p.Arm(ft.fault)
 				_, err := s.Tasks.Append(t.Context(), l, batch)
 				storetest.WantFired(t, fired)
@@ -287,39 +293,15 @@ func TestCalledTaskWithALostAnswerRunsOnce(t *testing.T) {
 				if len(w.leases) != 1 || w.left != 0 || w.leases[0].TaskID != batch.Steps[0].Child {
 					t.Fatalf("%s: %d runs, %d slots given back", ft.name, len(w.leases), w.left)
 				}
+				if w.sent[0].Before(lost) != ft.fault.Answered { // the commit that was answered stored the lease
+					t.Errorf("%s: the lease counts from %s after the fault", ft.name, w.sent[0].Sub(lost))
+				}
 				f.Append(&w.leases[0], storetest.Status(a2a.StateCompleted))
 				f.Append(l, storetest.Status(a2a.StateCompleted))
 				f.Invariants()
 			}
 		})
 	}
-}
-
-// While another transaction has locked the caller, the time of the called task's lease does not pass.
-func TestCalledTaskOfABlockedCallerGetsANewSlot(t *testing.T) {
-	t.Parallel()
-	w := &freeWorker{}
-	f := storetest.Open(t)
-	l := f.RunningTask()
-	unlock := f.Lock("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", l.TaskID)
-	s := f.Replica("r1", func(c *store.Config) {
-		c.LockTimeout = 20 * time.Millisecond
-		c.Reserve = func(agent string) (tasks.Slot, bool) {
-			slot, ok := w.reserve(agent)
-			if len(w.asked) == 3 {
-				unlock()
-			}
-			return slot, ok
-		}
-	})
-	b := tasks.Batch{ContextID: "ctx", Steps: []a2a.StepRecord{callStep()}}
-	if _, err := s.Tasks.Append(t.Context(), l, b); err != nil {
-		t.Fatal(err)
-	}
-	if len(w.leases) != 1 || w.left != len(w.asked)-1 || w.left < 2 {
-		t.Errorf("%d runs, %d slots asked for and %d given back", len(w.leases), len(w.asked), w.left)
-	}
-	f.Invariants()
 }
 
 // A run that has lost its lease calls nothing, and its slots are free again.

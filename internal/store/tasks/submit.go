@@ -141,9 +141,8 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]create
 	defer cancel()
 	slots := s.reserveSlots(items)
 	defer releaseSlots(slots) // also after a panic
-	p := s.submitParams(items, slots)
 	return db.Repeat(ctx, s.db, func(try int) ([]created, error) {
-		list, err := s.submitRows(ctx, items, slots, p, try == 1)
+		list, err := s.submitRows(ctx, items, slots, try == 1)
 		// Items of an earlier try find their own key, and those without a key their own id.
 		if try > 1 && err == nil || db.IsCode(err, uniqueViolation) {
 			return s.submitted(ctx, items, slots)
@@ -175,6 +174,7 @@ func (s *Store) tellCreated(tx *db.Tx, items []*submission, list []created) {
 	}
 }
 
+// submitParams makes a request, which is sent next. Each slot gets a claim for it.
 func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.TaskSubmitParams {
 	n := len(items)
 	p := dbsqlc.TaskSubmitParams{
@@ -196,7 +196,7 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 		p.ParentSteps[i], p.Depths[i] = int32(it.step), int16(it.depth)
 		p.Traceparents[i], p.Undecided[i] = string(it.Traceparent), it.Undecided
 		if t := slots[i]; t != nil {
-			t.param(&p, i)
+			t.claim(&p, i)
 		}
 	}
 	return p
@@ -205,14 +205,14 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 // submitRows runs the statement, in a transaction with the webhooks and actions if there are any. A task whose key
 // exists is not stored. It registers the effects of the new tasks only if tell is set; else submitted does that.
 func (s *Store) submitRows(
-	ctx context.Context, items []*submission, slots []*reservedSlot, p dbsqlc.TaskSubmitParams, tell bool,
+	ctx context.Context, items []*submission, slots []*reservedSlot, tell bool,
 ) ([]created, error) {
 	run := db.Autocommit[[]created]
 	if slices.ContainsFunc(items, (*submission).several) {
 		run = db.InTx[[]created]
 	}
 	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]created, error) {
-		rows, err := dbsqlc.New(tx).TaskSubmit(ctx, p)
+		rows, err := dbsqlc.New(tx).TaskSubmit(ctx, s.submitParams(items, slots))
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +279,7 @@ func stored(
 			continue
 		}
 		switch uid, err := q.EventUID(ctx, db.PGID(it.id), 2); {
-		case err == nil && uid.Bytes == slots[i].uid:
+		case err == nil && slots[i].stored(uid.Bytes):
 			list[i].slot = slots[i]
 		case err != nil && !errors.Is(err, pgx.ErrNoRows):
 			return nil, err
