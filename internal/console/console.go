@@ -45,11 +45,11 @@ type Config struct {
 	MoveSecrets tasks.MoveSecrets
 
 	Open bool // no sign-in; the server listens on loopback only
-	// SignIn checks a credential, SignInBy one that check knows and that the Authorization header names, and LookupKey
-	// reads the key of a session. None is used if Open.
-	SignIn    func(*http.Request) (auth.Principal, error)
-	SignInBy  func(check func(*http.Request) (auth.Principal, error), r *http.Request) (auth.Principal, error)
-	LookupKey func(ctx context.Context, id string) (auth.StoredKey, error)
+	// SignIn checks a credential, SignInByCode a code of the provider that check knows and that is in the Authorization
+	// header, and LookupKey reads the key of a session. None is used if Open.
+	SignIn       func(*http.Request) (auth.Principal, error)
+	SignInByCode func(check func(*http.Request) (auth.Principal, error), r *http.Request) (auth.Principal, error)
+	LookupKey    func(ctx context.Context, id string) (auth.StoredKey, error)
 	// Admit counts a request of a viewer, and refuses it if there were too many; nil: no limit.
 	Admit   func(p auth.Principal, write bool) error
 	FormKey []byte // makes the tokens of forms; the same on all replicas

@@ -115,7 +115,7 @@ func (r *rig) serve(change ...func(*console.Config)) *browser {
 		Changed:    func() (<-chan struct{}, func()) { return r.hub.WaitClass(wake.Tasks) },
 		Tail:       r.tail,
 		JobChanged: func(id a2a.ID) (<-chan struct{}, func()) { return r.hub.Wait(wake.Job(id)) },
-		SignIn:     r.keys.Authenticate, SignInBy: unlimited, LookupKey: r.lookup, Ping: time.Hour,
+		SignIn:     r.keys.Authenticate, SignInByCode: unlimited, LookupKey: r.lookup, Ping: time.Hour,
 		WriteTimeout: time.Minute, AnswerTimeout: time.Minute,
 		Drain: context.Background(), Logger: slog.New(slog.NewTextHandler(r.T.Output(), nil)), Version: "test",
 		Doctor: func(context.Context) []console.Finding { return nil },

@@ -151,7 +151,7 @@ func (c *Console) exchange(q *request, a *attempt, answer url.Values) (person au
 	r := q.r.Clone(q.Context())
 	r.Header.Del("X-Api-Key")
 	r.Header.Set("Authorization", "Code "+answer.Get("code"))
-	_, err = c.cfg.SignInBy(func(*http.Request) (auth.Principal, error) {
+	_, err = c.cfg.SignInByCode(func(*http.Request) (auth.Principal, error) {
 		select {
 		case c.signIns <- struct{}{}:
 			defer func() { <-c.signIns }()

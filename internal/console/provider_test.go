@@ -209,7 +209,7 @@ func TestMadeUpCodesCountAsFailedSignIns(t *testing.T) {
 	r := newRig(t)
 	p := r.newPeople(everything...)
 	limits := throttle.New(throttle.Limits{SignIns: throttle.Rate{PerSecond: 0.001, Burst: 3}}, nil)
-	b := r.serve(p.change, func(c *console.Config) { c.SignInBy = limits.SignIn })
+	b := r.serve(p.change, func(c *console.Config) { c.SignInByCode = limits.SignInByCode })
 	p.Token = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
 	for range 4 {
 		if status, body := b.comeBack(b.begin(p, "")); status != http.StatusForbidden {

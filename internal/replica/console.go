@@ -34,8 +34,10 @@ func (r *Replica) openConsole(draining context.Context, eng *engine.Engine) (*co
 		MoveSecrets: r.moveSecrets,
 		Open:        cfg.Auth == config.AuthNone,
 		SignIn:      func(req *http.Request) (auth.Principal, error) { return r.api.server.SignIn(req) },
-		SignInBy: func(check func(*http.Request) (auth.Principal, error), req *http.Request) (auth.Principal, error) {
-			return r.api.server.SignInBy(check, req)
+		SignInByCode: func(
+			check func(*http.Request) (auth.Principal, error), req *http.Request,
+		) (auth.Principal, error) {
+			return r.api.server.SignInByCode(check, req)
 		},
 		Admit:     func(p auth.Principal, write bool) error { return r.api.server.AdmitOperator(p, write) },
 		LookupKey: r.credentials.lookupKey, FormKey: key, PublicURL: p.url(), Provider: provider,

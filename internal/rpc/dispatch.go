@@ -75,15 +75,21 @@ type call struct {
 // the errors of an auth.Authenticator it returns one with a2a.CodeRateLimited, whose SetHeader says
 // when to come back.
 func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
-	return s.SignInBy(s.cfg.Authenticator.Authenticate, r)
+	p, err := s.throttle.SignIn(s.cfg.Authenticator.Authenticate, r)
+	return s.signedIn(r, p, err)
 }
 
-// SignInBy is SignIn for a credential that check knows. It must also be in the Authorization header of the request,
-// which tells credentials apart.
-func (s *Server) SignInBy(
+// SignInByCode is SignIn for a code that check asks another server about. It must also be in the Authorization header
+// of the request, which tells codes apart.
+func (s *Server) SignInByCode(
 	check func(*http.Request) (auth.Principal, error), r *http.Request,
 ) (auth.Principal, error) {
-	p, err := s.throttle.SignIn(check, r)
+	p, err := s.throttle.SignInByCode(check, r)
+	return s.signedIn(r, p, err)
+}
+
+// signedIn reports the result of a sign-in, and returns it.
+func (s *Server) signedIn(r *http.Request, p auth.Principal, err error) (auth.Principal, error) {
 	var refused *auth.Error
 	if errors.As(err, &refused) && s.cfg.Refused != nil {
 		s.cfg.Refused(s.throttle.ClientAddress(r), refused)

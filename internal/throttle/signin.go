@@ -13,17 +13,37 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 )
 
-// Bounds of the credentials that are checked although too many bad ones came from their address.
+// Bounds of the credentials of one kind that are checked although too many bad ones came from their address.
 const (
 	maxAddressChecks = 2 // at once, of one address
 	maxChecks        = 8 // at once, of all addresses together
 	checkWait        = 5 * time.Second
 )
 
+// kind is a kind of credentials. Each has checks of its own: another server may take seconds to check a code, and keys
+// must not wait for it.
+type kind int
+
+const (
+	kindKey  kind = iota // checked here
+	kindCode             // checked by another server
+	kindCount
+)
+
+// checks has one element for each credential of a kind that is being checked.
+type checks [kindCount]chan struct{}
+
+func newChecks(most int) (c checks) {
+	for k := range c {
+		c[k] = make(chan struct{}, most)
+	}
+	return c
+}
+
 // suspect is a network from which bad credentials came.
 type suspect struct {
 	bucket *rate.Limiter
-	checks chan struct{} // one element for each credential being checked, or next in the queue
+	checks checks // and those that are next in the queue of all addresses
 }
 
 // SignIn authenticates a request with check, which returns the errors of an auth.Authenticator. The credential that
@@ -36,6 +56,20 @@ type suspect struct {
 func (t *Throttle) SignIn(
 	check func(*http.Request) (auth.Principal, error), r *http.Request,
 ) (auth.Principal, error) {
+	return t.signIn(kindKey, check, r)
+}
+
+// SignInByCode is SignIn with a code that check asks another server about. Bad codes count as all bad credentials do.
+// But no key waits while codes are checked.
+func (t *Throttle) SignInByCode(
+	check func(*http.Request) (auth.Principal, error), r *http.Request,
+) (auth.Principal, error) {
+	return t.signIn(kindCode, check, r)
+}
+
+func (t *Throttle) signIn(
+	k kind, check func(*http.Request) (auth.Principal, error), r *http.Request,
+) (auth.Principal, error) {
 	limit := t.limits.SignIns
 	key, given := t.credentialHash(r.Header)
 	if limit.PerSecond <= 0 || !given {
@@ -45,7 +79,7 @@ func (t *Throttle) SignIn(
 	var limited *Error
 	if s, ok := t.addresses.get(from); ok {
 		if limited = s.overLimit(limit); limited != nil && !t.wasAccepted(key) {
-			done, ok := t.enterCheck(r.Context(), s)
+			done, ok := enterCheck(r.Context(), s.checks[k], t.checks[k])
 			if !ok {
 				return auth.Principal{}, limited
 			}
@@ -60,7 +94,7 @@ func (t *Throttle) SignIn(
 	case errors.As(err, &refused):
 		t.accepted.remove(key) // the credential may have been revoked, or have expired
 		t.addresses.getOrAdd(from, func() *suspect {
-			return &suspect{limit.limiter(), make(chan struct{}, maxAddressChecks)}
+			return &suspect{limit.limiter(), newChecks(maxAddressChecks)}
 		}).bucket.AllowN(time.Now(), 1)
 		if limited != nil {
 			return p, limited
@@ -88,19 +122,19 @@ func (t *Throttle) wasAccepted(key uint64) bool {
 // enterCheck waits until a credential of a suspicious address may be checked, and returns a
 // function that ends the check. It gives up after checkWait. The credentials of one address queue
 // among themselves: at most maxAddressChecks of them stand in the queue of all addresses.
-func (t *Throttle) enterCheck(ctx context.Context, from *suspect) (done func(), ok bool) {
+func enterCheck(ctx context.Context, own, all chan struct{}) (done func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
 	select {
-	case from.checks <- struct{}{}:
+	case own <- struct{}{}:
 	case <-ctx.Done():
 		return nil, false
 	}
 	select {
-	case t.checks <- struct{}{}:
-		return func() { <-t.checks; <-from.checks }, true
+	case all <- struct{}{}:
+		return func() { <-all; <-own }, true
 	case <-ctx.Done():
-		<-from.checks
+		<-own
 		return nil, false
 	}
 }

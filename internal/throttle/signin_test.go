@@ -222,6 +222,41 @@ func TestSignInChecksFewGuessesAtOnce(t *testing.T) {
 	})
 }
 
+// The identity provider may take seconds to refuse a code. Meanwhile keys of the same address are checked.
+func TestCodesDelayNoKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		th := throttle.New(throttle.Limits{SignIns: slow(1)}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+		answered := make(chan struct{})
+		var asked atomic.Int64
+		provider := func(*http.Request) (auth.Principal, error) {
+			asked.Add(1)
+			<-answered
+			return auth.Principal{}, &auth.Error{}
+		}
+		const others = 4 // addresses whose codes take all checks
+		for i := range others {
+			from := fmt.Sprintf("192.0.2.%d", i)
+			wantSignIns(t, th, keys{}, "the guess within the limit", "bad", from, "refused")
+			for range 3 {
+				go th.SignInByCode(provider, request(t, "code", from)) //nolint:errcheck // it only occupies a check
+			}
+		}
+		synctest.Wait()
+		if n := asked.Load(); n != 2*others {
+			t.Errorf("%d codes are checked at once, want 2 of each address", n)
+		}
+		start := time.Now()
+		wantSignIns(t, th, keys{"good": true}, "a key among codes", "good", "192.0.2.1", "ok")
+		wantSignIns(t, th, keys{}, "a guess among codes", "bad", "192.0.2.2", "limited")
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("keys waited %s for codes", waited)
+		}
+		close(answered)
+		synctest.Wait()
+	})
+}
+
 func TestSignInStopsWaitingForACheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

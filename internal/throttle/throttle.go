@@ -52,7 +52,7 @@ type Throttle struct {
 	trusted   []netip.Prefix
 	owners    *recent[ownerKey, [bucketCount]*rate.Limiter]
 	addresses *recent[netip.Prefix, *suspect] // networks that sent bad credentials
-	checks    chan struct{}                   // one element for each suspicious credential being checked
+	checks    checks                          // of suspicious credentials
 	// accepted holds hashes of credentials that were good before. They need not queue behind the
 	// guesses that come from the same address, which many clients may share.
 	accepted *recent[uint64, struct{}]
@@ -67,7 +67,7 @@ func New(limits Limits, trusted []netip.Prefix) *Throttle {
 		limits: limits, trusted: trusted, seed: maphash.MakeSeed(),
 		owners:    newRecent[ownerKey, [bucketCount]*rate.Limiter](remembered),
 		addresses: newRecent[netip.Prefix, *suspect](remembered),
-		checks:    make(chan struct{}, maxChecks),
+		checks:    newChecks(maxChecks),
 		accepted:  newRecent[uint64, struct{}](remembered),
 	}
 }
