@@ -70,14 +70,21 @@ let running = false;
 let again = false;
 
 // A page that nobody uses must not keep the session from ending. One that somebody writes in must, without a request of
-// its own.
+// its own: it then asks for a small page that every viewer may read, whatever the answer.
 let used = false;
 for (const type of ['pointerdown', 'keydown', 'wheel']) {
   addEventListener(type, () => { used = true; }, { passive: true });
 }
-setInterval(() => { if (used) refresh(false); }, 10 * 60 * 1000);
+setInterval(async () => {
+  if (!used) return;
+  if (regions().length) { refresh(false); return; }
+  used = false;
+  try { await fetch('/console/sign-in/again', { redirect: 'manual' }); } catch { /* the next click says what is wrong */ }
+}, 10 * 60 * 1000);
 
+// A page without live regions must not be loaded again: it may have what somebody writes, or a key that is shown once.
 async function refresh(force) {
+  if (!regions().length) return;
   if (running) { again = true; return; }
   running = true;
   try {

@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -66,6 +67,29 @@ func TestSignOutInOneTabEndsTheOther(t *testing.T) {
 	do(t, one, page.BringToFront(), signIn)
 	if at := eval[string](t, one, `location.pathname + location.search`); at != "/console/tasks?state=failed" {
 		t.Errorf("after the sign-in the page is %s", at)
+	}
+}
+
+// Somebody who writes for long stays signed in, and loses nothing if the page itself needs a new sign-in by then.
+func TestPageThatSomebodyWritesInIsNotLoadedAgain(t *testing.T) {
+	ctx := open(t)
+	const record = `const every = setInterval;
+		window.setInterval = (f, ms) => { if (ms >= 600000) window.tenMinutes = f; return every(f, ms); };
+		window.fetch = async (url) => { window.asked = String(url); return { type: 'opaqueredirect' }; };`
+	do(t, ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(record).Do(ctx)
+		return err
+	}), chromedp.Navigate(server+"/console/keys/new"), chromedp.WaitVisible(`input[name=owner]`),
+		chromedp.SendKeys(`input[name=owner]`, "carl"), chromedp.Evaluate(`tenMinutes()`, nil))
+	if asked := eval[string](t, ctx, `window.asked`); asked != "/console/sign-in/again" {
+		t.Errorf("the page has asked for %q", asked)
+	}
+	do(t, ctx, chromedp.Evaluate(`document.activeElement.blur(), delete window.asked`, nil), chromedp.KeyEvent("r"))
+	if eval[bool](t, ctx, `'asked' in window`) {
+		t.Error("a page without live regions reads itself again")
+	}
+	if owner := eval[string](t, ctx, `document.querySelector('input[name=owner]').value`); owner != "carl" {
+		t.Errorf("what was written has become %q", owner)
 	}
 }
 
