@@ -135,7 +135,7 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET "+Prefix+"/sign-in/again", c.page(c.showAgain))
 	c.mux.HandleFunc("POST "+Prefix+"/sign-in/again", c.page(c.signInAgain))
 	c.mux.HandleFunc("POST "+Prefix+"/theme", c.public(c.setTheme))
-	c.mux.HandleFunc("POST "+Prefix+"/sign-out", c.page(c.signOut))
+	c.mux.HandleFunc("POST "+Prefix+"/sign-out", c.public(c.signOut))
 	c.mux.HandleFunc("GET "+Prefix+"/{$}", c.page(operators(c.showOverview)))
 	for path, show := range map[string]func(*request) error{ // each shows an owner its own tasks alone
 		"/tasks": c.showTasks, "/tasks/{id}": c.showTask, "/inbox": c.showInbox,

@@ -115,6 +115,7 @@ func TestOwnersHaveAShareOfPages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	b := r.serve(open)
+	signOut := url.Values{"form_token": {tokenField.FindStringSubmatch(b.page("/console/playground"))[1]}}
 	_, release := r.slowly(b, console.MaxOwnPages, http.MethodGet, "/console/tasks")
 	defer release()
 	left, leave := context.WithCancel(t.Context())
@@ -125,6 +126,9 @@ func TestOwnersHaveAShareOfPages(t *testing.T) {
 		if out.Code != http.StatusServiceUnavailable {
 			t.Errorf("beyond its share an owner got %d", out.Code)
 		}
+	}
+	if status, body := b.send(http.MethodPost, "/console/sign-out", signOut); status != http.StatusSeeOther {
+		t.Errorf("beyond its share a sign-out of an owner answered %d: %s", status, body)
 	}
 
 	ann, bob := r.serve(), r.serve()
@@ -172,7 +176,12 @@ func TestWritesHaveTheLimitsOfTheAPI(t *testing.T) {
 	if n := r.Column(`SELECT count(*)::text FROM a2a.tasks`)[0]; n != "1" {
 		t.Errorf("%s tasks were made, want 1", n)
 	}
-	b.cookies = map[string]string{}
+	if status, body := b.post("/console/tasks", "/console/sign-out", form); status != http.StatusSeeOther {
+		t.Errorf("beyond the limit a sign-out answered %d: %s", status, body)
+	}
+	if n := r.Column(`SELECT count(*)::text FROM a2a.browser_sessions`)[0]; n != "0" || len(b.cookies) != 0 {
+		t.Errorf("after the sign-out there are %s sessions, and cookies %v", n, b.cookies)
+	}
 	if status, _ := b.signIn(k); status != http.StatusTooManyRequests {
 		t.Errorf("beyond the limit a sign-in answered %d", status)
 	}

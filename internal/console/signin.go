@@ -169,7 +169,18 @@ func (c *Console) signInAgain(q *request) error {
 	return nil
 }
 
+// signOut ends the session. It counts against no limit and needs no page of the owner's share: whoever wants to end a
+// session must be able to, however busy programs of the same owner are.
 func (c *Console) signOut(q *request) error {
+	v, err := c.viewerOf(q.r)
+	if errors.Is(err, errSignedOut) {
+		c.redirectToSignIn(q.w, q.r)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	q.viewer = v
 	if err := q.checkForm(); err != nil {
 		return err
 	}
