@@ -114,7 +114,10 @@ func (c *Console) render(q *request, name, title string, data any) error {
 
 func (c *Console) renderStatus(q *request, status int, name, title string, data any) error {
 	var b bytes.Buffer
-	f := frame{viewer: q.viewer, Title: title, Version: c.cfg.Version, URI: q.r.URL.RequestURI(), Page: data}
+	f := frame{
+		viewer: q.viewer, Title: title, Version: c.cfg.Version, Page: data,
+		URI: shortPath(q.r.URL.RequestURI(), maxNext),
+	}
 	if to, ok := data.(onward); ok {
 		f.Onward = string(to)
 	}

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"crypto/rand"
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -168,6 +169,49 @@ func TestStrangersSendShortForms(t *testing.T) {
 	const next = "--x\r\nContent-Disposition: form-data; name=next\r\n\r\n/console/audit\r\n--x--\r\n"
 	if _, body := b.sendBody(http.MethodGet, "/console/sign-in", kind, next); strings.Contains(body, "audit") {
 		t.Errorf("the body of a GET was read: %s", body)
+	}
+}
+
+var nextField = regexp.MustCompile(`name="next" value="([^"]*)"`)
+
+// A page with a long query can be come back to, if need be without it.
+func TestLongPathsFitIntoFormsOfStrangers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k := r.key(everything...)
+	const path = "/console/keys/new"
+	for n, want := range map[int]string{
+		600: path + "?name=" + strings.Repeat("%26", 600), 1300: path, 9000: path,
+	} {
+		b := r.serve()
+		at := path + "?name=" + strings.Repeat("%26", n)
+		b.get(at)
+		if to := b.last.Header.Get("Location"); len(to) > 8<<10 {
+			t.Errorf("the browser goes to a URL of %d bytes", len(to))
+		}
+		next := func(page string, i int) string {
+			t.Helper()
+			return html.UnescapeString(nextField.FindAllStringSubmatch(b.page(page), -1)[i][1])
+		}
+		const signIn, theme = 1, 0 // the order of the forms
+		for _, page := range []string{b.last.Header.Get("Location"), "/console/sign-in?next=" + url.QueryEscape(at)} {
+			form := url.Values{"key": {k.Reveal()}, "next": {next(page, signIn)}}
+			if status, body := b.post("/console/sign-in", "/console/sign-in", form); status != http.StatusSeeOther {
+				t.Fatalf("the sign-in for a path of %d bytes answered %d: %s", len(at), status, body)
+			}
+			if to := b.last.Header.Get("Location"); to != want {
+				t.Errorf("after the sign-in for a path of %d bytes the browser goes to %s", len(at), to)
+			}
+		}
+		form := url.Values{"theme": {"dark"}, "next": {next(at, theme)}}
+		if status, body := b.send(http.MethodPost, "/console/theme", form); status != http.StatusSeeOther ||
+			b.last.Header.Get("Location") != want {
+			t.Errorf("the choice of colors on a path of %d bytes answered %d: %s", len(at), status, body)
+		}
+		r.age()
+		if b.get(at); len(b.again()) > 16<<10 {
+			t.Errorf("the browser goes to a URL of %d bytes", len(b.again()))
+		}
 	}
 }
 

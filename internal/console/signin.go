@@ -47,7 +47,7 @@ func (c *Console) showSignIn(q *request) error {
 }
 
 func (c *Console) renderSignIn(q *request, status int, refused string) error {
-	next := localPath(q.r.FormValue("next"))
+	next := shortPath(localPath(q.r.FormValue("next")), maxNext)
 	data := signInPage{
 		Next: next, Refused: refused, Insecure: !c.secure(q.r), Key: true, Provider: c.providerLink(next, false),
 	}
@@ -118,17 +118,30 @@ func (c *Console) recently(h func(*request) error) func(*request) error {
 					written[name] = values
 				}
 			}
-			if page.RawQuery = written.Encode(); len(page.RawQuery) > maxWritten {
-				page.RawQuery = ""
-			}
+			page.RawQuery = written.Encode()
 		}
-		http.Redirect(q.w, q.r, Prefix+"/sign-in/again?next="+url.QueryEscape(page.String()), http.StatusSeeOther)
+		next := shortPath(page.String(), maxWritten)
+		http.Redirect(q.w, q.r, Prefix+"/sign-in/again?next="+url.QueryEscape(next), http.StatusSeeOther)
 		return nil
 	}
 }
 
-// maxWritten bounds what a URL carries of a form.
-const maxWritten = 4000
+// Bytes of a path to come back to. It is escaped once or twice on its way, each time to three times its length at most.
+const (
+	maxWritten = 4000    // with what was written in a form
+	maxNext    = 2 << 10 // so that it fits into a form of a stranger, beside an API key
+)
+
+// shortPath returns a path without its query if it has more than limit bytes with it: a sign-in must not fail for it.
+func shortPath(path string, limit int) string {
+	if len(path) > limit {
+		path, _, _ = strings.Cut(path, "?")
+	}
+	if len(path) > limit { // no page has such a path
+		return Prefix + "/"
+	}
+	return path
+}
 
 // showAgain asks a viewer to sign in again.
 func (c *Console) showAgain(q *request) error { return c.renderAgain(q, http.StatusOK, "") }
@@ -197,7 +210,7 @@ func (c *Console) signOut(q *request) error {
 func (c *Console) redirectToSignIn(w http.ResponseWriter, r *http.Request) {
 	next := ""
 	if r.Method == http.MethodGet && r.URL.Path != Prefix+"/" {
-		next = "?next=" + url.QueryEscape(r.URL.RequestURI())
+		next = "?next=" + url.QueryEscape(shortPath(r.URL.RequestURI(), maxNext))
 	}
 	http.Redirect(w, r, Prefix+"/sign-in"+next, http.StatusSeeOther)
 }
