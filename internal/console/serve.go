@@ -18,7 +18,7 @@ const (
 	maxOwnLive  = 50 // of one owner
 )
 
-// slotWait is how long a request waits for others.
+// slotWait is how long a request waits for others, in all.
 const slotWait = 10 * time.Second
 
 // page signs the viewer in and serves a page or an action. It bounds how many are made at once, so that open consoles
@@ -42,10 +42,11 @@ func (c *Console) page(h func(*request) error) http.HandlerFunc {
 		}
 		own, done := c.ownPages.of(&v.principal)
 		defer done()
-		leave, err := enter(r.Context(), own)
+		left := slotWait
+		leave, err := enter(r.Context(), own, &left)
 		if err == nil {
 			defer leave()
-			err = c.make(out, &request{out, r, v}, h)
+			err = c.make(out, &request{out, r, v}, &left, h)
 		}
 		if err != nil {
 			c.fail(out, r, err)
@@ -61,13 +62,13 @@ func (c *Console) count(p *auth.Principal, write bool) error {
 	return c.cfg.Admit(*p, write)
 }
 
-// make makes a page of a viewer. Its slot is free again when the answer begins.
-func (c *Console) make(out *answer, q *request, h func(*request) error) error {
+// make makes a page of a viewer, who waits for it for the time left. Its slot is free again when the answer begins.
+func (c *Console) make(out *answer, q *request, left *time.Duration, h func(*request) error) error {
 	if err := q.readForm(maxForm); err != nil {
 		return err
 	}
 	c.use(q.r, &q.viewer)
-	leave, err := enter(q.Context(), c.slots)
+	leave, err := enter(q.Context(), c.slots, left)
 	if err != nil {
 		return err
 	}
@@ -76,9 +77,11 @@ func (c *Console) make(out *answer, q *request, h func(*request) error) error {
 	return h(q)
 }
 
-// enter takes a slot. It waits for one, but not for long.
-func enter(ctx context.Context, slots chan struct{}) (leave func(), err error) {
-	wait, cancel := context.WithTimeout(ctx, slotWait)
+// enter takes a slot. It waits for one for the time left, of which it takes off how long it has waited.
+func enter(ctx context.Context, slots chan struct{}, left *time.Duration) (leave func(), err error) {
+	begun := time.Now()
+	defer func() { *left -= time.Since(begun) }()
+	wait, cancel := context.WithTimeout(ctx, *left)
 	defer cancel()
 	select {
 	case slots <- struct{}{}:
