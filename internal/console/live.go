@@ -158,14 +158,16 @@ func (c *Console) followAll(q *request) (watch, func(), error) {
 func (c *Console) followOwn(q *request) (watch, func(), error) {
 	follower := c.cfg.Tail.Follow("")
 	return func(ctx context.Context) error {
-		for ctx.Err() == nil { // a viewer among many changes of others must still hear of the end
+		for {
 			list, err := follower.Next(ctx)
 			if err != nil || slices.ContainsFunc(list, func(t tail.Change) bool {
 				return t.Missed || t.Task.Tenant == q.tenant() && (q.owner() == "" || t.Task.Owner == q.owner())
 			}) {
 				return err
 			}
+			if ctx.Err() != nil { // a viewer among many changes of others must still hear of the end
+				return context.Cause(ctx)
+			}
 		}
-		return context.Cause(ctx)
 	}, follower.Close, nil
 }
