@@ -62,7 +62,7 @@ type Config struct {
 
 	Ping          time.Duration   // between two signs of life of a live page
 	WriteTimeout  time.Duration   // to send an event of a live page
-	AnswerTimeout time.Duration   // to send a page or a file
+	AnswerTimeout time.Duration   // to send a page, or a piece of a file
 	Drain         context.Context //nolint:containedctx // ends when the server is about to stop
 	Logger        *slog.Logger
 	Version       string

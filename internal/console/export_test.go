@@ -6,10 +6,11 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 )
 
-// Shares of an owner.
+// Shares of an owner, and what a client reads within a deadline.
 const (
 	MaxOwnPages = maxOwnPages
 	MaxOwnLive  = maxOwnLive
+	Piece       = piece
 )
 
 // Patterns returns the patterns of all routes.

@@ -91,7 +91,11 @@ func enter(ctx context.Context, slots chan struct{}, left *time.Duration) (leave
 	}
 }
 
-// answer is the answer to a request. When it begins, its client has some time to read it.
+// piece is how much of an answer a client must read within the limit of the answer.
+const piece = 64 << 10
+
+// answer is the answer to a request. Its client has some time to read each piece of it: one that stops reading is cut
+// off, and one on a slow line is not.
 type answer struct {
 	http.ResponseWriter
 	limit  time.Duration
@@ -111,6 +115,11 @@ func (a *answer) begin() {
 	if a.begins != nil {
 		a.begins()
 	}
+	a.extend()
+}
+
+// extend gives the client time for the next piece.
+func (a *answer) extend() {
 	// If the deadline cannot be set, the client has disconnected, or the write timeout of the server ends the answer.
 	rc := http.NewResponseController(a.ResponseWriter)
 	rc.SetWriteDeadline(time.Now().Add(a.limit)) //nolint:errcheck // see above
@@ -123,9 +132,20 @@ func (a *answer) WriteHeader(status int) {
 }
 
 // Write begins the answer, or continues it.
-func (a *answer) Write(b []byte) (int, error) {
+func (a *answer) Write(b []byte) (n int, err error) {
 	a.begin()
-	return a.ResponseWriter.Write(b)
+	for len(b) > piece && err == nil {
+		var sent int
+		sent, err = a.ResponseWriter.Write(b[:piece])
+		n, b = n+sent, b[sent:]
+		a.extend()
+	}
+	if err == nil {
+		var sent int
+		sent, err = a.ResponseWriter.Write(b)
+		n += sent
+	}
+	return n, err
 }
 
 // Unwrap is for http.ResponseController.

@@ -21,14 +21,18 @@ import (
 // slowClient sends the body of a request, or reads its answer, only when the gate is open.
 type slowClient struct {
 	*httptest.ResponseRecorder
-	begun    func()
-	gate     <-chan struct{}
-	deadline time.Time
+	begun     func()
+	gate      <-chan struct{}
+	deadlines int // how many were set
+	most      int // bytes that were written within one of them
+	within    int // bytes that were written within the last one
 }
 
 func (s *slowClient) Write(b []byte) (int, error) {
 	s.begun()
 	<-s.gate
+	s.within += len(b)
+	s.most = max(s.most, s.within)
 	return s.ResponseRecorder.Write(b)
 }
 
@@ -39,8 +43,9 @@ func (s *slowClient) Read([]byte) (int, error) {
 }
 
 // SetWriteDeadline is for http.ResponseController.
-func (s *slowClient) SetWriteDeadline(at time.Time) error {
-	s.deadline = at
+func (s *slowClient) SetWriteDeadline(time.Time) error {
+	s.deadlines++
+	s.within = 0
 	return nil
 }
 
@@ -89,10 +94,28 @@ func TestSlowClientsTakeNoPagesFromOthers(t *testing.T) {
 		releaseAnn()
 		releaseBob()
 		for _, s := range anns {
-			if s.deadline.IsZero() {
+			if s.deadlines == 0 {
 				t.Errorf("a client that is slow %s has no deadline", name)
 			}
 		}
+	}
+}
+
+// A client on a slow line gets all of a large file, as long as it reads.
+func TestSlowClientsHaveTimeForEachPieceOfAFile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task, text := r.NewTask(), strings.Repeat("text ", 100_000)
+	r.Append(r.ClaimTask(task), storetest.Artifact("a", text))
+	b := r.serve(open)
+	clients, release := r.slowly(b, 1, http.MethodGet, "/console/tasks/"+task.String()+"/files/0/0")
+	release()
+	client := clients[0]
+	if got := client.Body.String(); got != text {
+		t.Errorf("the client got %d bytes of %d", len(got), len(text))
+	}
+	if client.most > console.Piece {
+		t.Errorf("the client had one deadline for %d bytes", client.most)
 	}
 }
 
