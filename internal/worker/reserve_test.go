@@ -173,9 +173,9 @@ func TestReservedSlotsKeepTheOrderOfTheQueue(t *testing.T) {
 	t.Parallel()
 	p := newReplica(t, 2, &a2a.Agent{Name: "gate"})
 	p.warm()
-	first, second := p.submit(), p.submit()
-	p.runs(first)
-	p.runs(second)
+	for range 2 {
+		p.runs(p.submit())
+	}
 	if got := p.reserved; got != 2 {
 		t.Errorf("%d of 2 tasks got a slot when they were submitted", got)
 	}

@@ -287,15 +287,10 @@ func TestStatusCodes(t *testing.T) {
 
 func TestUnreachableAgents(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 	secure := httptest.NewTLSServer(nil)
 	t.Cleanup(secure.Close)
 	for _, tc := range []struct{ url, want string }{
-		{"http://" + l.Addr().String(), "the agent refuses connections"},
+		{closedPort, "the agent refuses connections"},
 		{"http://a2ad-agent.invalid/", "the agent's host name cannot be resolved"},
 		{secure.URL, "no connection to the agent can be made"},
 	} {

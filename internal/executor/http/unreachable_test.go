@@ -32,7 +32,7 @@ func TestWhatIsUnreachable(t *testing.T) {
 		c    http.Config
 		want bool
 	}{
-		{"refused", http.Config{URL: closedPort(t)}, true},
+		{"refused", http.Config{URL: closedPort}, true},
 		{"no such host", http.Config{URL: "http://a2ad-agent.invalid/"}, true},
 		{"TLS handshake", http.Config{URL: secure.URL}, true},
 		{"connect timeout", http.Config{
@@ -67,15 +67,8 @@ func large() a2a.Message {
 	return a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}
 }
 
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	return "http://" + l.Addr().String()
-}
+// closedPort is a URL where nothing listens. A port that was free a moment ago may be that of another test now.
+const closedPort = "http://127.0.0.1:1"
 
 // hangsUp is an agent that closes each connection when the first bytes of a request have arrived.
 func hangsUp(t *testing.T) string {
