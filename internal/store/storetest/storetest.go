@@ -143,7 +143,12 @@ type server struct {
 	durable bool
 	// using is the lock on usersLock. It stays open until the process ends; nil for a given server.
 	using *os.File
+	// idle are connections to the maintenance database, between two statements. Without it, each has its own.
+	idle chan *pgx.Conn
 }
+
+// idleConns is how many connections wait for the next statement: make test runs as many tests at once.
+const idleConns = 8
 
 // create copies template to a new database, which is dropped when the test ends.
 func (s server) create(t testing.TB, template string) *DB {
@@ -173,15 +178,32 @@ func (s server) drop(ctx context.Context, name string) error {
 	return err
 }
 
-// exec opens a connection each time: nothing would close a pool after the last test.
+// exec uses a connection that an earlier call has left. Nothing closes the connections after the last test: they end
+// with the process.
 func (s server) exec(ctx context.Context, statement string) error {
-	conn, err := pgx.Connect(ctx, s.url)
+	conn, err := s.connection(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
 	_, err = conn.Exec(ctx, statement)
+	if conn.IsClosed() {
+		return err
+	}
+	select {
+	case s.idle <- conn:
+	default:
+		conn.Close(context.WithoutCancel(ctx))
+	}
 	return err
+}
+
+func (s server) connection(ctx context.Context) (*pgx.Conn, error) {
+	select {
+	case conn := <-s.idle:
+		return conn, nil
+	default:
+		return pgx.Connect(ctx, s.url)
+	}
 }
 
 // database returns the URL of another database on the server, with all its settings.
