@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/jobs"
 	"github.com/a2ad/a2ad/internal/store/storetest"
@@ -15,6 +16,7 @@ import (
 // A repeated request finds what the first one has stored. Without a standby that has it, the answer would be lost with
 // this server.
 func TestRepeatsWaitForAStandby(t *testing.T) {
+	slowtest.Only(t, slowtest.Crash)
 	t.Parallel()
 	short := func(c *store.Config) { c.StatementTimeout = 2 * time.Second }
 	f := storetest.OpenOn(t, storetest.NewServer(t, nil), short)
