@@ -13,11 +13,12 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/a2ad/a2ad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func newKey(t testing.TB) Key {
 	t.Helper()

@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
+
+	"github.com/a2ad/a2ad/internal/leaktest"
 )
 
 // childEnv turns this test binary into a program that starts a server in the named directory and waits to be killed.
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
 		runChild(dir)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func runChild(dir string) {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/a2ad/a2ad/internal/slowtest"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
@@ -18,12 +16,11 @@ func TestMain(m *testing.M) {
 	if isCurl() {
 		os.Exit(curl(os.Args[1:], os.Stdout))
 	}
-	storetest.Main(m, goleak.Cleanup(func(code int) {
+	storetest.Main(m, func() {
 		if buildDir != "" {
 			_ = os.RemoveAll(buildDir) // in the temporary directory: leftovers do no harm
 		}
-		os.Exit(code)
-	}))
+	})
 }
 
 // commanded is a document whose commands are run.

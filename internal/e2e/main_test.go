@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -21,12 +19,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	storetest.Main(m, goleak.Cleanup(func(code int) {
+	storetest.Main(m, func() {
 		if buildDir != "" {
 			_ = os.RemoveAll(buildDir) // in the temporary directory: leftovers do no harm
 		}
-		os.Exit(code)
-	}))
+	})
 }
 
 // buildDir holds the binaries. It is set before any test can end.

@@ -11,12 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/a2ad/a2ad/internal/leaktest"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // journal records what the parts of a group did, in order.
 type journal struct {

@@ -11,12 +11,11 @@ import (
 	"testing/iotest"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/a2ad/a2ad/internal/leaktest"
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // readAll returns each event as one line of text, and the error that ended the stream.
 func readAll(r *sse.Reader) (lines []string, err error) {

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	upstream "github.com/a2ad/a2ad/internal/executor/a2a"
+	"github.com/a2ad/a2ad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // keeper replaces the worker and the store of one task. It keeps events and checkpoints, history, folded
 // artifacts and attempts in memory.

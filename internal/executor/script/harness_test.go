@@ -6,15 +6,14 @@ import (
 	"net/netip"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/executor/script/model"
+	"github.com/a2ad/a2ad/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // server replaces the worker and the store, with a log in memory. It saves an event together with the
 // checkpoint before it. It saves a checkpoint alone if another one follows. Whatever was not saved is lost with

@@ -46,13 +46,17 @@ var join = sync.OnceValues(func() (server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
 	defer cancel()
 	if u := os.Getenv("A2AD_TEST_DATABASE_URL"); u != "" {
-		return given(ctx, u)
+		srv, err := given(ctx, u)
+		srv.idle = idle
+		return srv, err
 	}
 	dir, err := stateDir()
 	if err != nil {
 		return server{}, err
 	}
-	return joinIn(ctx, dir)
+	srv, err := joinIn(ctx, dir)
+	srv.idle = idle
+	return srv, err
 })
 
 func shared(t testing.TB) server {
@@ -75,7 +79,7 @@ func given(ctx context.Context, u string) (server, error) {
 	if err != nil {
 		return server{}, fmt.Errorf("connect to A2AD_TEST_DATABASE_URL: %w", err)
 	}
-	return server{url: u, durable: true, idle: make(chan *pgx.Conn, idleConns)}, conn.Close(ctx)
+	return server{url: u, durable: true}, conn.Close(ctx)
 }
 
 func joinIn(ctx context.Context, dir string) (server, error) {
@@ -90,7 +94,7 @@ func joinIn(ctx context.Context, dir string) (server, error) {
 	}
 	known, err := os.ReadFile(filepath.Join(dir, urlFile))
 	if err == nil && alive(ctx, string(known)) {
-		return server{url: string(known), using: using, idle: make(chan *pgx.Conn, idleConns)}, nil
+		return server{url: string(known), using: using}, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return server{}, errors.Join(fmt.Errorf("read server URL: %w", err), using.Close())
@@ -99,7 +103,7 @@ func joinIn(ctx context.Context, dir string) (server, error) {
 	if err != nil {
 		return server{}, errors.Join(err, using.Close())
 	}
-	return server{url: u, using: using, idle: make(chan *pgx.Conn, idleConns)}, nil
+	return server{url: u, using: using}, nil
 }
 
 // alive reports whether a server answers in any way. A server that is full, or that recovers from a crash, must not get

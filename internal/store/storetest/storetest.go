@@ -20,9 +20,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/goleak"
 
 	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/leaktest"
 	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
@@ -41,14 +41,14 @@ type DB struct {
 	URL string
 }
 
-// Main runs the tests of a package that uses New, and fails if they leave goroutines running. Call it from TestMain; it
-// does not return.
-func Main(m *testing.M, opts ...goleak.Option) {
+// Main runs the tests of a package that uses New, and then each end, in order. It fails if the tests leave goroutines
+// running. Call it from TestMain; it does not return.
+func Main(m *testing.M, ends ...func()) {
 	if dir := os.Getenv(supervisorEnv); dir != "" {
 		os.Exit(supervise(dir))
 	}
 	mainCalled = true
-	goleak.VerifyTestMain(m, opts...)
+	leaktest.Main(m, append(ends, closeIdle)...)
 }
 
 // mainCalled is written before the tests start, and only read after that.
@@ -143,12 +143,20 @@ type server struct {
 	durable bool
 	// using is the lock on usersLock. It stays open until the process ends; nil for a given server.
 	using *os.File
-	// idle are connections to the maintenance database, between two statements. Without it, each has its own.
+	// idle are connections to the maintenance database, between two statements. If it is nil, none are kept.
 	idle chan *pgx.Conn
 }
 
-// idleConns is how many connections wait for the next statement: make test runs as many tests at once.
-const idleConns = 8
+// idle are the connections of the server that this process has joined: make test runs as many tests at once.
+var idle = make(chan *pgx.Conn, 8)
+
+// closeIdle is called after the last test. A connection whose last write was slow has a goroutine until it is closed.
+func closeIdle() {
+	for len(idle) > 0 {
+		conn := <-idle
+		_ = conn.Close(context.Background()) // it is not used any more
+	}
+}
 
 // create copies template to a new database, which is dropped when the test ends.
 func (s server) create(t testing.TB, template string) *DB {
@@ -178,8 +186,7 @@ func (s server) drop(ctx context.Context, name string) error {
 	return err
 }
 
-// exec uses a connection that an earlier call has left. Nothing closes the connections after the last test: they end
-// with the process.
+// exec uses a connection that an earlier call has left.
 func (s server) exec(ctx context.Context, statement string) error {
 	conn, err := s.connection(ctx)
 	if err != nil {
