@@ -66,7 +66,8 @@ GOTEST = mkdir -p bin; \
 		--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
 		--jsonfile bin/$(REPORT).json --packages '$(PKGS)' -- \
 		$(if $(RACE),-race) $(SHORT) -parallel 8 -timeout 2h $(TESTFLAGS); status=$$?; \
-	$(GO) run ./internal/testreport bin/$(REPORT).json | tee bin/$(REPORT).txt; exit $$status
+	$(GO) run ./internal/testreport bin/$(REPORT).json >bin/$(REPORT).txt || status=1; \
+	cat bin/$(REPORT).txt; exit $$status
 
 .PHONY: test
 test: SHORT = -short

@@ -1,6 +1,9 @@
 // Testreport reads the events of a test run (go test -json, or the file of gotestsum --jsonfile) and prints the slowest
 // tests and packages. A test that failed and passed when it ran again is flaky: its first output comes last, so that it
-// ends a log. The exit status does not depend on the tests.
+// ends a log. That does not change the exit status.
+//
+// gotestsum repeats what failed by the names of tests. A package may fail although its tests pass, for example because
+// they leave goroutines running. gotestsum then repeats nothing and succeeds. So testreport fails for such a package.
 package main
 
 import (
@@ -32,6 +35,8 @@ func main() {
 	}
 }
 
+var errPackage = errors.New("a package failed although its tests passed")
+
 func report(path string, w io.Writer) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -42,7 +47,13 @@ func report(path string, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
-	return r.print(w)
+	if err := r.print(w); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(r.packages, func(p *result) bool { return p.byItself }) {
+		return errPackage
+	}
+	return nil
 }
 
 // event is a line of go test -json, as `go doc test2json` describes it.
@@ -58,20 +69,25 @@ type result struct {
 	failed    bool    // in one run at least
 	passed    bool    // in the last run
 	output    strings.Builder
+
+	testFailed bool // of a package: a test has failed in the present run
+	byItself   bool // of a package: it failed in a run in which no test failed
 }
 
-type run struct{ tests, packages []*result }
+type run struct {
+	tests, packages []*result
+	known           map[[2]string]*result // by package and test
+}
 
 // read takes the events in order. Lines that are not JSON are output of the compiler, which go test prints in between.
 func read(from io.Reader) (*run, error) {
-	r := &run{}
-	known := map[[2]string]*result{}
+	r := &run{known: map[[2]string]*result{}}
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
 		var e event
 		if json.Unmarshal(line, &e) == nil && e.Package != "" {
-			r.add(known, e)
+			r.add(e)
 		}
 		if errors.Is(err, io.EOF) {
 			return r, nil
@@ -82,19 +98,25 @@ func read(from io.Reader) (*run, error) {
 	}
 }
 
-func (r *run) add(known map[[2]string]*result, e event) {
-	name, _, isPart := strings.Cut(e.Test, "/")
-	key := [2]string{e.Package, name}
-	one := known[key]
+// result finds or makes the result of a test, or that of its package if it has no name.
+func (r *run) result(pkg, name string) *result {
+	key := [2]string{pkg, name}
+	one := r.known[key]
 	if one == nil {
-		one = &result{pkg: strings.TrimPrefix(e.Package, module), name: name}
-		known[key] = one
+		one = &result{pkg: strings.TrimPrefix(pkg, module), name: name}
+		r.known[key] = one
 		if name == "" {
 			r.packages = append(r.packages, one)
 		} else {
 			r.tests = append(r.tests, one)
 		}
 	}
+	return one
+}
+
+func (r *run) add(e event) {
+	name, _, isPart := strings.Cut(e.Test, "/")
+	one := r.result(e.Package, name)
 	switch e.Action {
 	case "output":
 		if !one.failed {
@@ -107,6 +129,12 @@ func (r *run) add(known map[[2]string]*result, e event) {
 		one.seconds = max(one.seconds, e.Elapsed)
 		one.passed = e.Action != "fail"
 		one.failed = one.failed || !one.passed
+		if name == "" {
+			one.byItself = one.byItself || !one.passed && !one.testFailed
+			one.testFailed = false
+		} else if !one.passed {
+			r.result(e.Package, "").testFailed = true
+		}
 	}
 }
 
@@ -115,21 +143,30 @@ func (r *run) print(w io.Writer) error {
 	slowest(&out, "slowest tests", r.tests)
 	slowest(&out, "slowest packages", r.packages)
 	for _, one := range r.tests {
-		if !one.failed || !one.passed {
-			continue
+		if one.failed && one.passed {
+			fmt.Fprintf(&out, "FLAKY %s %s: it failed, and passed when it ran again. It first printed:\n",
+				one.pkg, one.name)
+			one.printOutput(&out)
 		}
-		text := one.output.String()
-		if len(text) > outputShown {
-			text = text[:outputShown/2] + "\n[…]\n" + text[len(text)-outputShown/2:]
-		}
-		fmt.Fprintf(&out, "FLAKY %s %s: it failed, and passed when it ran again. It first printed:\n",
-			one.pkg, one.name)
-		for line := range strings.Lines(text) {
-			out.WriteString("    " + line)
+	}
+	for _, one := range r.packages {
+		if one.byItself {
+			fmt.Fprintf(&out, "FAILED %s: its tests passed, but the package failed. It printed:\n", one.pkg)
+			one.printOutput(&out)
 		}
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+func (one *result) printOutput(out *strings.Builder) {
+	text := one.output.String()
+	if len(text) > outputShown {
+		text = text[:outputShown/2] + "\n[…]\n" + text[len(text)-outputShown/2:]
+	}
+	for line := range strings.Lines(text) {
+		out.WriteString("    " + line)
+	}
 }
 
 func slowest(out *strings.Builder, title string, list []*result) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,27 @@ FLAKY internal/store TestOften: it failed, and passed when it ran again. It firs
 `
 	if out.String() != want {
 		t.Errorf("the report is\n%s\nwant\n%s", &out, want)
+	}
+}
+
+func TestReportFailsForAPackageWhoseTestsPass(t *testing.T) {
+	t.Parallel()
+	const events = `{"Action":"pass","Package":"p","Test":"T"}
+{"Action":"output","Package":"p","Output":"goroutines remain\n"}
+{"Action":"fail","Package":"p","Elapsed":1}
+{"Action":"output","Package":"p","Output":"no tests to run\n"}
+{"Action":"pass","Package":"p","Elapsed":1}`
+	file := filepath.Join(t.TempDir(), "events")
+	if err := os.WriteFile(file, []byte(events), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := report(file, &out); !errors.Is(err, errPackage) {
+		t.Errorf("error = %v, want %v", err, errPackage)
+	}
+	const want = "FAILED p: its tests passed, but the package failed. It printed:\n    goroutines remain\n"
+	if !strings.HasSuffix(out.String(), want) {
+		t.Errorf("the report is\n%s\nwant at its end\n%s", &out, want)
 	}
 }
 
