@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 
@@ -331,11 +332,11 @@ func sceneWebhooks(s *stage) {
 	defer open()
 	hooks := map[string]string{"connect": "http://" + freePort(s.t) + "/",
 		"tls": "https" + strings.TrimPrefix(sink.URL, "http") + "/"}
-	for _, class := range []string{"delivered", "gone", "redirect", "client_error", "throttled", "server_error",
-		"timeout"} {
+	for _, class := range []string{"delivered", "gone", "redirect", "client_error", "throttled", "server_error"} {
 		hooks[class] = sink.URL + "/" + class
 	}
-	a := s.start("a", append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0", "A2AD_PUSH_TIMEOUT=3s")...)
+	env := append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0")
+	a := s.start("a", slices.Concat(env, []string{"A2AD_PUSH_TIMEOUT=1h"})...)
 	for class, hook := range hooks {
 		before := a.scrape()
 		s.sendHooked(a, `{"url":"`+hook+`"}`, `{"op":"complete"}`)
@@ -347,5 +348,11 @@ func sceneWebhooks(s *stage) {
 	s.shows(before, a, grew(1, "a2ad_push_in_flight"))
 	open()
 	s.shows(unseen, a, rose("a2ad_push_attempts_total", "class", "delivered"))
+	s.awaitDelivered()
+	a.stop()
+	b := s.start("b", slices.Concat(env, []string{"A2AD_PUSH_TIMEOUT=1s"})...)
+	before = b.scrape()
+	s.sendHooked(b, `{"url":"`+sink.URL+`/timeout"}`, `{"op":"complete"}`)
+	s.shows(before, b, rose("a2ad_push_attempts_total", "class", "timeout"))
 	s.awaitDelivered()
 }
