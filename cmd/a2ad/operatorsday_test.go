@@ -55,7 +55,7 @@ func badDay(w *world) {
 	databaseSetting(w.T, url, `INSERT INTO a2a.push_destinations (tenant, origin, fails, disabled_at, last_error)
 		VALUES ('acme', '`+deadOrigin+`', 900, now(), 'connect: connection refused')`)
 	databaseSetting(w.T, url, `UPDATE a2a.push_configs SET state = 'dead'`)
-	databaseSetting(w.T, url, `UPDATE a2a.tasks t SET last_at = last_at - interval '40 minutes'
+	databaseSetting(w.T, url, `UPDATE a2a.tasks t SET last_at = last_at - interval '4 days 12 hours'
 		WHERE EXISTS (SELECT FROM a2a.task_leases l WHERE l.task_id = t.id AND l.worker = 'hangs')`)
 }
 
@@ -81,7 +81,7 @@ func TestOperatorsDay(t *testing.T) {
 
 	// What is wrong?
 	stats := a2ad("stats").stdout
-	for _, want := range []string{"hangs", deadOrigin, "connection refused", "40m"} {
+	for _, want := range []string{"hangs", deadOrigin, "connection refused", "4d ago"} {
 		if !strings.Contains(stats, want) {
 			t.Errorf("stats does not show %q:\n%s", want, stats)
 		}
