@@ -51,6 +51,7 @@ func (s *Step) Open() bool { return s.Begins() || !s.NextAt.IsZero() }
 // It is the last event of a run.
 type Wait struct {
 	Key     string        // of the step that records it; empty: the store makes one
+	Input   []byte        // digest of what the agent waits for; nil: the agent does not compare it
 	Until   time.Time     // the time to continue; zero: see For
 	For     time.Duration // instead of Until: how long, from the time at which it is recorded; 0: no limit
 	Message bool          // continue when the client sends a message

@@ -1,6 +1,7 @@
 package attempt_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -77,5 +78,28 @@ func TestTextIsFitForTheRecord(t *testing.T) {
 	}
 	if got := attempt.Text(strings.Repeat("ä", 600)); len(got) > 1<<10+6 || !strings.HasSuffix(got, "…") {
 		t.Errorf("%d bytes: %q", len(got), got[len(got)-10:])
+	}
+}
+
+func TestAWaitIsComparedWithTheRecord(t *testing.T) {
+	t.Parallel()
+	recorded := func(input []byte, ended bool) a2a.StepRecord {
+		return a2a.StepRecord{Step: a2a.Step{Key: "ask", Input: input}, Seq: 1, Kind: a2a.StepWait, Ended: ended}
+	}
+	for name, tt := range map[string]struct {
+		old  a2a.StepRecord
+		want string
+	}{
+		"same":                         {recorded([]byte{1}, false), ""},
+		"another input":                {recorded([]byte{2}, false), `nondeterministic step "ask"`},
+		"another input, over":          {recorded([]byte{2}, true), `nondeterministic step "ask"`},
+		"recorded without input":       {recorded(nil, false), ""},
+		"recorded without input, over": {recorded(nil, true), `the wait "ask" is over`},
+	} {
+		j := attempt.Bounds{}.Journal(1, []a2a.StepRecord{tt.old})
+		_, err := j.Record(&a2a.Wait{Key: "ask", Input: []byte{1}, Message: true}, 0)
+		if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func (j *Journal) Record(e a2a.Event, after int64) (*a2a.StepRecord, error) {
 	case *a2a.Step:
 		next = a2a.StepRecord{Step: *e, Kind: a2a.StepWork, Ended: !e.Open()}
 	case *a2a.Wait:
-		next = a2a.StepRecord{Step: a2a.Step{Key: e.Key}, Kind: a2a.StepWait}
+		next = a2a.StepRecord{Step: a2a.Step{Key: e.Key, Input: e.Input}, Kind: a2a.StepWait}
 		if e.Key == "" {
 			next.Key = fmt.Sprintf("wait#%d", j.steps+1)
 		}
@@ -114,7 +114,7 @@ func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
 	case old.Name != next.Name:
 		return nil, fmt.Errorf("nondeterministic step %q: recorded with the name %q, now %q", next.Key, old.Name,
 			next.Name)
-	case !bytes.Equal(old.Input, next.Input):
+	case !sameInput(old, next):
 		return nil, fmt.Errorf("nondeterministic step %q: its input differs from the recorded one (%x, now %x)",
 			next.Key, old.Input, next.Input)
 	case next.Kind == a2a.StepCall:
@@ -137,6 +137,12 @@ func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
 	next.Artifact, next.After = old.Artifact, old.After
 	j.known[next.Key] = *next
 	return next, nil
+}
+
+// sameInput reports whether a step has the input of the recorded one. A wait that was recorded without an input may have
+// been recorded by a version that did not store it, so any input matches.
+func sameInput(old, next *a2a.StepRecord) bool {
+	return bytes.Equal(old.Input, next.Input) || old.Kind == a2a.StepWait && len(old.Input) == 0
 }
 
 // Calls returns how many calls are recorded: of the steps that it knows, unless SetCalls was called.

@@ -141,7 +141,8 @@ func TestWorkerCallsAgents(t *testing.T) {
 	want(t, f.post(r.path+"events", events(first, fmt.Sprintf(call, 2, "words"))), 200, "")
 	want(t, f.post(r.path+"events", events(fmt.Sprintf(call, 3, "words"))), 400, "INVALID_AGENT_RESPONSE")
 	want(t, f.post(r.path+"events", events(strings.Replace(first, "look", "find", 1))), 400, "INVALID_AGENT_RESPONSE")
-	want(t, f.post(r.path+"events", events(`{"wait":{"key":"w","tasks":["sub#1","sub#2"]}}`)), 200, "")
+	wait := `{"wait":{"key":"w","input":["sub#1","sub#2"],"tasks":["sub#1","sub#2"]}}`
+	want(t, f.post(r.path+"events", events(wait)), 200, "")
 	for _, child := range f.claim("words", 10) {
 		if got, _ := json.Marshal(child.Messages); !strings.Contains(string(got), `"a2ad/parent":"`+r.TaskID+`"`) {
 			t.Errorf("the called task got the messages %s", got)
@@ -156,6 +157,22 @@ func TestWorkerCallsAgents(t *testing.T) {
 	if got := string(again.Steps); again.StepCount != 3 || !strings.Contains(got, second) ||
 		strings.Count(got, `"state":"TASK_STATE_COMPLETED"`) != 2 {
 		t.Errorf("the next run has %d steps: %s", again.StepCount, got)
+	}
+	for of, input := range map[string]string{
+		"a call": `{"parts":[{"text":"look it up"}]}`,
+		"a wait": `["sub#1","sub#2"]`,
+	} {
+		if sha := fmt.Sprintf(`"inputSha":"%x"`, sha256.Sum256([]byte(input))); !strings.Contains(string(again.Steps), sha) {
+			t.Errorf("%s has not %s in the steps of the next run: %s", of, sha, again.Steps)
+		}
+	}
+	for _, refused := range []struct{ event, why string }{
+		{wait, `is over`}, {strings.Replace(wait, "sub#2", "sub#3", 1), `nondeterministic step`},
+	} {
+		got := f.post(again.path+"events", events(refused.event))
+		if want(t, got, 400, "INVALID_AGENT_RESPONSE"); !strings.Contains(got.body, refused.why) {
+			t.Errorf("%s was refused with %s, want %q", refused.event, got.body, refused.why)
+		}
 	}
 }
 

@@ -62,6 +62,9 @@ func (r *reader) wait(v []byte) a2a.Event {
 		switch key {
 		case "key":
 			w.Key = r.id(v, path)
+		case "input":
+			digest := sha256.Sum256(v)
+			w.Input = digest[:]
 		case "until":
 			w.Until = r.time(v, path)
 		case "for":
@@ -206,8 +209,8 @@ func (w *writer) stepRecord(s *a2a.StepRecord) {
 		w.str("taskId", s.Child.String())
 	} else {
 		w.optional("name", s.Name)
-		w.optional("inputSha", hex.EncodeToString(s.Input))
 	}
+	w.optional("inputSha", hex.EncodeToString(s.Input))
 	w.optional("artifact", s.Artifact)
 	w.raw("result", s.Result)
 	w.raw("error", s.Error)
