@@ -65,7 +65,7 @@ func (j *Journal) Record(e a2a.Event, after int64) (*a2a.StepRecord, error) {
 		return nil, err
 	}
 	if old, ok := j.known[next.Key]; ok {
-		return j.again(&old, &next)
+		return j.again(&old, &next, after)
 	}
 	if j.most > 0 && j.steps >= j.most {
 		return nil, fmt.Errorf("the task would have more than %d steps", j.most)
@@ -104,7 +104,7 @@ func checkStep(s *a2a.StepRecord) error {
 }
 
 // again compares a step with the one that has its key already.
-func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
+func (j *Journal) again(old, next *a2a.StepRecord, after int64) (*a2a.StepRecord, error) {
 	switch {
 	case old.Kind != next.Kind:
 		return nil, fmt.Errorf("nondeterministic step %q: recorded as a %s, now a %s", next.Key, old.Kind, next.Kind)
@@ -129,18 +129,23 @@ func (j *Journal) again(old, next *a2a.StepRecord) (*a2a.StepRecord, error) {
 		}
 		return nil, fmt.Errorf("a step has the key %q already, with another result", next.Key)
 	}
-	if next.Artifact != "" && next.Artifact != old.Artifact {
+	if next.Artifact != "" && old.Artifact != "" && next.Artifact != old.Artifact {
 		return nil, fmt.Errorf("nondeterministic step %q: recorded with the artifact %q, now %q", next.Key,
 			old.Artifact, next.Artifact)
 	}
-	next.Seq, next.Again = old.Seq, next.Begins()
-	next.Artifact, next.After = old.Artifact, old.After
+	next.Seq = old.Seq
+	switch {
+	case old.Artifact != "":
+		next.Again, next.Artifact, next.After = next.Begins(), old.Artifact, old.After
+	case next.Artifact != "": // earlier tries failed before they wrote
+		next.After = after
+	}
 	j.known[next.Key] = *next
 	return next, nil
 }
 
-// sameInput reports whether a step has the input of the recorded one. A wait that was recorded without an input may have
-// been recorded by a version that did not store it, so any input matches.
+// sameInput reports whether a step has the input of the recorded one. A wait that was recorded without an input may
+// have been recorded by a version that did not store it, so any input matches.
 func sameInput(old, next *a2a.StepRecord) bool {
 	return bytes.Equal(old.Input, next.Input) || old.Kind == a2a.StepWait && len(old.Input) == 0
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,7 +163,8 @@ func TestWorkerCallsAgents(t *testing.T) {
 		"a call": `{"parts":[{"text":"look it up"}]}`,
 		"a wait": `["sub#1","sub#2"]`,
 	} {
-		if sha := fmt.Sprintf(`"inputSha":"%x"`, sha256.Sum256([]byte(input))); !strings.Contains(string(again.Steps), sha) {
+		sha := fmt.Sprintf(`"inputSha":"%x"`, sha256.Sum256([]byte(input)))
+		if !strings.Contains(string(again.Steps), sha) {
 			t.Errorf("%s has not %s in the steps of the next run: %s", of, sha, again.Steps)
 		}
 	}
@@ -173,6 +175,38 @@ func TestWorkerCallsAgents(t *testing.T) {
 		if want(t, got, 400, "INVALID_AGENT_RESPONSE"); !strings.Contains(got.body, refused.why) {
 			t.Errorf("%s was refused with %s, want %q", refused.event, got.body, refused.why)
 		}
+	}
+}
+
+// The first try of a step fails before it writes. The next one begins to write, is interrupted, and begins again.
+func TestWorkerBeginsToStreamInALaterTry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.claimed()
+	const (
+		begin = `{"step":{"key":"write#1","name":"write","artifact":"report"}}`
+		retry = `{"step":{"key":"write#1","name":"write","error":"busy","nextAt":"2030-01-01T00:00:00Z"}}`
+		whole = `{"step":{"key":"write#1","name":"write","result":"whole","attempts":2}}`
+		chunk = `{"artifactUpdate":{"artifact":{"artifactId":"report","parts":[{"text":"x"}]},"append":true}}`
+	)
+	want(t, f.post(r.path+"events", events(chunk, retry)), 200, "")
+	want(t, f.post(r.path+"events", events(begin, chunk)), 200, "")
+	want(t, f.post(r.path+"events", events(strings.Replace(begin, "report", "letter", 1))), 400,
+		"INVALID_AGENT_RESPONSE")
+	want(t, f.post(r.path+"events", events(begin, chunk, chunk, whole)), 200, "")
+	want(t, f.post(r.path+"events", events(completed)), 200, "")
+	entries, err := f.Tasks.EventsAfter(t.Context(), f.id(r), 0, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log []bool
+	for _, e := range entries {
+		if u, ok := e.Event.(*a2a.ArtifactUpdate); ok {
+			log = append(log, u.Append)
+		}
+	}
+	if want := []bool{true, true, false, true, true}; !slices.Equal(log, want) {
+		t.Errorf("the artifact events append: %v, want %v", log, want)
 	}
 }
 

@@ -58,13 +58,15 @@ WITH step AS (
     unnest(sqlc.arg(workers)::text[]) AS worker, unnest(sqlc.arg(seqs)::int[]) AS seq,
     unnest(sqlc.arg(keys)::text[]) AS key, unnest(sqlc.arg(results)::json[]) AS result,
     unnest(sqlc.arg(errors)::json[]) AS error, unnest(sqlc.arg(attempts)::int[]) AS attempts,
-    unnest(sqlc.arg(next_ats)::timestamptz[]) AS next_at, unnest(sqlc.arg(ended_ats)::timestamptz[]) AS ended_at
+    unnest(sqlc.arg(next_ats)::timestamptz[]) AS next_at, unnest(sqlc.arg(ended_ats)::timestamptz[]) AS ended_at,
+    unnest(sqlc.arg(artifact_ids)::text[]) AS artifact_id, unnest(sqlc.arg(artifact_afters)::bigint[]) AS artifact_after
 )
 UPDATE a2a.task_steps o
 SET result = s.result, error = s.error, attempts = s.attempts, next_at = s.next_at, epoch = s.epoch,
-  worker = s.worker,
+  worker = s.worker, artifact_id = nullif(s.artifact_id, ''),
+  artifact_after = CASE WHEN s.artifact_id <> '' THEN s.artifact_after END,
   ended_at = CASE WHEN s.next_at IS NULL
-      AND NOT (o.artifact_id IS NOT NULL AND s.result IS NULL AND s.error IS NULL)
+      AND NOT (s.artifact_id <> '' AND s.result IS NULL AND s.error IS NULL)
     THEN coalesce(s.ended_at, clock_timestamp()) END
 FROM step s
 WHERE o.task_id = ANY (ARRAY[s.task_id]) AND o.seq = ANY (ARRAY[s.seq]) AND o.key = s.key AND o.ended_at IS NULL;

@@ -159,6 +159,7 @@ func (a *pendingBatch) repeatSteps(p *dbsqlc.StepsRepeatParams, self string) {
 		p.Results, p.Errors = append(p.Results, s.Result), append(p.Errors, s.Error)
 		p.Attempts, p.NextAts = append(p.Attempts, int32(max(s.Attempts, 1))), append(p.NextAts, db.PGTime(s.NextAt))
 		p.EndedAts = append(p.EndedAts, db.PGTime(s.EndedAt))
+		p.ArtifactIds, p.ArtifactAfters = append(p.ArtifactIds, s.Artifact), append(p.ArtifactAfters, s.After)
 	}
 }
 

@@ -317,29 +317,33 @@ WITH step AS (
     unnest($3::text[]) AS worker, unnest($4::int[]) AS seq,
     unnest($5::text[]) AS key, unnest($6::json[]) AS result,
     unnest($7::json[]) AS error, unnest($8::int[]) AS attempts,
-    unnest($9::timestamptz[]) AS next_at, unnest($10::timestamptz[]) AS ended_at
+    unnest($9::timestamptz[]) AS next_at, unnest($10::timestamptz[]) AS ended_at,
+    unnest($11::text[]) AS artifact_id, unnest($12::bigint[]) AS artifact_after
 )
 UPDATE a2a.task_steps o
 SET result = s.result, error = s.error, attempts = s.attempts, next_at = s.next_at, epoch = s.epoch,
-  worker = s.worker,
+  worker = s.worker, artifact_id = nullif(s.artifact_id, ''),
+  artifact_after = CASE WHEN s.artifact_id <> '' THEN s.artifact_after END,
   ended_at = CASE WHEN s.next_at IS NULL
-      AND NOT (o.artifact_id IS NOT NULL AND s.result IS NULL AND s.error IS NULL)
+      AND NOT (s.artifact_id <> '' AND s.result IS NULL AND s.error IS NULL)
     THEN coalesce(s.ended_at, clock_timestamp()) END
 FROM step s
 WHERE o.task_id = ANY (ARRAY[s.task_id]) AND o.seq = ANY (ARRAY[s.seq]) AND o.key = s.key AND o.ended_at IS NULL
 `
 
 type StepsRepeatParams struct {
-	TaskIds  []pgtype.UUID
-	Epochs   []int64
-	Workers  []string
-	Seqs     []int32
-	Keys     []string
-	Results  [][]byte
-	Errors   [][]byte
-	Attempts []int32
-	NextAts  []pgtype.Timestamptz
-	EndedAts []pgtype.Timestamptz
+	TaskIds        []pgtype.UUID
+	Epochs         []int64
+	Workers        []string
+	Seqs           []int32
+	Keys           []string
+	Results        [][]byte
+	Errors         [][]byte
+	Attempts       []int32
+	NextAts        []pgtype.Timestamptz
+	EndedAts       []pgtype.Timestamptz
+	ArtifactIds    []string
+	ArtifactAfters []int64
 }
 
 // StepsRepeat records steps again that have begun, or that failed and were tried again. StepsAppend has written their
@@ -356,6 +360,8 @@ func (q *Queries) StepsRepeat(ctx context.Context, arg StepsRepeatParams) error 
 		arg.Attempts,
 		arg.NextAts,
 		arg.EndedAts,
+		arg.ArtifactIds,
+		arg.ArtifactAfters,
 	)
 	return err
 }
