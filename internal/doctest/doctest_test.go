@@ -64,11 +64,13 @@ var commands = []commanded{
 	{"examples/python-pull/README.md", false, "python3"},
 	{"examples/shell/README.md", false, ""},
 	{"examples/typescript/README.md", false, "npm"},
+	{"sdk/python/README.md", false, "python3"},
 }
 
 // networked are the documents that install packages from the network, and the variables that let the test run them.
 var networked = map[string]string{
 	"examples/typescript/README.md": "A2AD_TEST_NPM", // make interop
+	"sdk/python/README.md":          "A2AD_TEST_PIP", // make sdk-python
 }
 
 // The documents are followed step by step.
@@ -101,6 +103,9 @@ func TestDocuments(t *testing.T) {
 					strings.Contains(b.text, administrator)
 			}
 			s := newShell(t, doc.ownDatabase, slices.ContainsFunc(todo, asksAdministrator))
+			if strings.HasPrefix(doc.file, "sdk/") {
+				s.copyTree(t, "sdk")
+			}
 			for i := range todo {
 				do(t, s, &todo[i])
 			}

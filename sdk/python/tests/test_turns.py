@@ -1,0 +1,186 @@
+"""What is recorded for one message is not returned for the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_record import answered, attempt, said
+
+from a2ad import Message, SyncTask, Task, Timeout, testing
+from a2ad._agent import Agent
+
+
+def test_a_handler_asks_again() -> None:
+    async def asks(task: Task, message: Message) -> str:
+        if task.saved is None:
+            await task.checkpoint({"asked": 1})
+            await task.ask("Your name?")
+        if task.saved == {"asked": 1}:
+            await task.checkpoint({"asked": 2, "name": message.text})
+            await task.ask("Delete everything?")
+        return f"{task.saved['name']} said {message.text}"
+
+    r = testing.run(asks, "x", answers=["Ann", "no"], handler=True)
+    assert (r.text, r.questions) == ("Ann said no", ["Your name?", "Delete everything?"])
+
+
+def test_a_conversation() -> None:
+    async def chat(task: Task, message: Message) -> None:
+        talk = task.saved or {"read": 0, "said": []}
+        if talk["read"] < task.message_number:
+            reply = await task.step("model", lambda: f"re: {message.text}. ")
+            await task.write(reply)
+            if message.text == "bye":
+                return
+            said = [*talk["said"], message.text, reply]
+            await task.checkpoint({"read": task.message_number, "said": said})
+        await task.ask("Anything else?")
+
+    r = testing.crash_everywhere(chat, "one", answers=["two", "two", "bye"], handler=True)
+    assert r.artifact() == "re: one. re: two. re: two. re: bye. "
+
+
+@pytest.mark.parametrize("arguments", [True, False])
+def test_a_handler_does_its_steps_for_each_message(arguments: bool) -> None:
+    async def replies(task: Task, message: Message) -> str:
+        def model(*_: Any) -> str:
+            return f"re: {message.text}"
+
+        said = await task.step("model", model, *([message.text] if arguments else []))
+        await task.checkpoint([*(task.saved or []), said])
+        if len(task.saved) < 3:
+            await task.ask("And then?")
+        return "; ".join(task.saved)
+
+    r = testing.run(replies, "one", answers=["two", "three"], handler=True)
+    assert r.text == "re: one; re: two; re: three"
+
+
+def test_a_handler_does_other_steps_after_a_checkpoint() -> None:
+    async def two_steps(task: Task, message: Message) -> Any:
+        if task.saved is None:
+            await task.checkpoint([await task.step("model", lambda: "first")])
+        second = await task.step("model", lambda: "second")
+        if task.attempt == 1:
+            raise RuntimeError("crash")
+        return [*task.saved, second]
+
+    r = testing.run(two_steps, "x", handler=True)
+    assert r.data == ["first", "second"]
+    assert len(r.steps) == 2
+
+
+def test_a_handler_keeps_its_steps_over_a_crash_and_a_wait() -> None:
+    runs: list[int] = []
+
+    async def waits(task: Task, message: Message) -> str:
+        await task.step("look", lambda: runs.append(1))
+        await task.sleep("1h")
+        return f"{len(runs)}"
+
+    assert testing.run(waits, "x", handler=True).text == "1"
+    runs.clear()
+    testing.crash_everywhere(waits, "x", handler=True, compare=lambda r: list(r.steps))
+
+
+def test_text_of_a_handler_is_not_shown_twice() -> None:
+    async def writes(task: Task, message: Message) -> None:
+        if task.saved is None:
+            await task.write("Hello")
+            await task.checkpoint(1)
+        await task.write(", wor")
+        await task.status("Thinking")
+        await task.artifact("table").data([1], append=True)
+        if task.attempt == 1:
+            raise RuntimeError("crash")
+        await task.write("ld.")
+
+    r = testing.run(writes, "x", handler=True)
+    assert r.artifact() == "Hello, world."
+    # An artifact that did not exist becomes an empty text.
+    assert [p.data for p in r.artifacts["table"]] == [None, [1]]
+    testing.crash_everywhere(writes, "x", handler=True, compare=testing.Result.artifact)
+
+
+def test_text_of_a_handler_remains_when_the_client_answers() -> None:
+    async def asks(task: Task, message: Message) -> None:
+        if message.text == "x":
+            await task.write("Hello. ")
+            await task.ask("Your name?")
+        await task.write(f"Bye, {message.text}.")
+
+    r = testing.crash_everywhere(asks, "x", answers=["Ann"], handler=True)
+    assert r.artifact() == "Hello. Bye, Ann."
+
+
+def test_text_of_a_handler_is_written_again_when_nobody_answers() -> None:
+    async def asks(task: Task, message: Message) -> None:
+        await task.write("Hello. ")
+        try:
+            await task.ask("Your name?", timeout="1h")
+        except Timeout:
+            await task.write("Bye.")
+
+    r = testing.crash_everywhere(asks, "x", handler=True)
+    assert (r.artifact(), r.questions) == ("Hello. Bye.", ["Your name?"])
+
+
+def test_a_step_of_a_handler_keeps_its_text() -> None:
+    async def streams(task: Task, message: Message) -> None:
+        await task.write("Well: ")
+        await task.step("model", lambda: task.write("text. "))
+        await task.checkpoint(1)
+        await task.write("End.")
+
+    r = testing.run(streams, "x", handler=True)
+    assert r.artifact() == "Well: text. End."
+
+
+def test_a_message_to_a_busy_agent_is_a_turn_of_its_own() -> None:
+    async def plans(task: Task, message: Message) -> str:
+        assert task.idempotency_key("pay") == "t:m3/pay"
+        return await task.step("plan", lambda: f"plan for {message.text}")
+
+    messages = [said("1", "Lyon"), said("2", "Monday"), said("1", "Paris")]
+    run = {"messages": messages[2:], "task": {"history": messages}}
+    plan = {"key": "plan#1", "kind": "step", "name": "plan", "endedAt": "x", "result": "for Lyon"}
+    steps = [plan, answered("ask#1", "2")]
+    _, events = attempt(Agent("a", plans), {**run, "steps": steps})
+    assert events[0]["step"]["key"] == "m3/plan#1"
+    assert events[0]["step"]["result"] == "plan for Paris"
+
+
+def test_keys_of_a_turn_have_one_prefix() -> None:
+    async def gathers(task: Task, message: Message) -> None:
+        await task.write("Hello.")
+        await task.status("Looking")
+        await task.gather(task.step("look", lambda: 1))
+        await task.sleep(1)
+
+    messages = [said("1", "Lyon"), said("2", "Paris")]
+    run = {"messages": messages[1:], "task": {"history": messages}}
+    _, events = attempt(Agent("a", gathers), run)
+    keys = [next(iter(e.values())).get("key") for e in events]
+    assert [k for k in keys if k] == [
+        *("m2/write:answer#1", "m2/write:answer#1", "m2/status#1"),
+        *("m2/gather#1.1/look#1", "m2/sleep#1"),
+    ]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_task_has_what_the_requests_said(sync: bool) -> None:
+    seen: list[Any] = []
+
+    async def looks(task: Task, message: Message) -> None:
+        seen.append((task.request_metadata, task.extensions))
+
+    def looks_too(task: SyncTask, message: Message) -> None:
+        seen.append((task.request_metadata, task.extensions))
+
+    agent = Agent("a", looks_too if sync else looks)
+    messages = [said("1", "Lyon"), said("2", "Monday")]
+    attempt(agent, {"messages": messages})
+    metadata, uris = [None, {"tier": "gold"}], ["https://example.com/trips"]
+    attempt(agent, {"messages": messages, "requestMetadata": metadata, "extensions": uris})
+    assert seen == [((None, None), ()), (tuple(metadata), tuple(uris))]
