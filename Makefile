@@ -76,7 +76,7 @@ test: have-go $(GOTESTSUM) ## Run the tests; finds or installs PostgreSQL (RACE=
 	@$(GOTEST)
 
 # The rest. Each target runs alone, too: a table in CONTRIBUTING.md says which one a change needs.
-SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop sdk-python console-browser promcheck deploycheck chaos
+SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop sdk-python sdk-conformance console-browser promcheck deploycheck chaos
 
 .PHONY: test-slow
 test-slow: ## Run everything that `make test` leaves out; takes hours (SLOW="test-crash interop" for some)
@@ -217,6 +217,11 @@ interop-frameworks: build ## Test a2ad with the A2A clients of frameworks, each 
 sdk-python: build ## Check, test and build the Python library (needs python3 with venv)
 	@scripts/ensure-postgres.sh test
 	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-python.sh
+
+.PHONY: sdk-conformance
+sdk-conformance: have-go ## Test that the libraries behave as sdk/conformance says (needs python3 with venv; ARGS="-run …")
+	@scripts/ensure-postgres.sh test
+	scripts/sdk-conformance.sh $(ARGS)
 
 .PHONY: up
 up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/how-to/deploy.md)

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs the conformance suite with the Python library. Arguments go to `go test`:
+#   scripts/sdk-conformance.sh -run 'TestConformance/python/case/ask'
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+python=$(scripts/python-env.sh sdk/python/requirements-dev.txt)
+
+(
+	cd sdk/python
+	"$python" -m ruff format --check ../conformance/python
+	"$python" -m ruff check --config pyproject.toml ../conformance/python
+	MYPYPATH=src "$python" -m mypy --strict ../conformance/python
+)
+
+driver="env PYTHONPATH=$root/sdk/python/src $python -B $root/sdk/conformance/python/driver.py"
+# Cases mostly wait, so more of them run at once than there are processors.
+go test ./sdk/conformance -count=1 -parallel 8 -timeout 30m "$@" -args \
+	-driver "python=$driver" -driver "python-sync=$driver --sync"
