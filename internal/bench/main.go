@@ -50,6 +50,7 @@ func experiments() []experiment {
 		{"timers", "many waits that end at the same time", (*bench).timers},
 		{"calls", "a task that calls 100 others, against 101 tasks", (*bench).calls},
 		{"dbos", "steps per second, against DBOS's Go library", (*bench).dbos},
+		{"sdk", "a worker of the Python library, and its steps against DBOS's for Python", (*bench).sdk},
 		{"crossing", "commit on one replica to the client of another", (*bench).crossing},
 		{"fanout", "many subscribers of one task", (*bench).fanout},
 		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
