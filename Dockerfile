@@ -9,7 +9,7 @@ COPY . .
 ARG VERSION=
 ARG COMMIT=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    make build ${VERSION:+VERSION="$VERSION"} ${COMMIT:+COMMIT="$COMMIT"}
+    GOFLAGS=-trimpath make build ${VERSION:+VERSION="$VERSION"} ${COMMIT:+COMMIT="$COMMIT"}
 
 # Agents that run commands (executor: exec) need those commands: use FROM debian:stable-slim, or the http executor.
 FROM scratch

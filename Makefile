@@ -29,6 +29,10 @@ TESTFLAGS ?=
 # RACE=1 runs the tests under the race detector, which needs a C compiler.
 RACE ?=
 
+# cgo is off for everything else, so that all targets share what one of them has compiled. For the same reason, `make
+# build` does not use -trimpath; the Dockerfile adds it.
+export CGO_ENABLED = $(if $(RACE),1,0)
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{ \
@@ -55,17 +59,18 @@ run: have-go ## Build a2ad, find or install PostgreSQL, and start a local server
 
 .PHONY: build
 build: have-go ## Build bin/a2ad, static and stamped with its version
-	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/a2ad ./cmd/a2ad
+	CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/a2ad ./cmd/a2ad
 
 # How tests run. A test that fails runs once more, alone; if it passes then, it is reported as FLAKY, and the run is
 # green. Most tests wait more than they compute, so more of them run at once than there are cores. -timeout only ends
-# what hangs. internal/testreport prints the slowest tests, and flaky ones last.
+# what hangs. internal/testreport prints the slowest tests, and flaky ones last. -vet=off, because `make
+# vet` runs more analyzers.
 REPORT = $@
 GOTEST = mkdir -p bin; \
 	$(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary skipped \
 		--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
 		--jsonfile bin/$(REPORT).json --packages '$(PKGS)' -- \
-		$(if $(RACE),-race) $(SHORT) -parallel 8 -timeout 2h $(TESTFLAGS); status=$$?; \
+		-vet=off $(if $(RACE),-race) $(SHORT) -parallel 8 -timeout 2h $(TESTFLAGS); status=$$?; \
 	$(GO) run ./internal/testreport bin/$(REPORT).json >bin/$(REPORT).txt || status=1; \
 	cat bin/$(REPORT).txt; exit $$status
 
@@ -188,6 +193,7 @@ docs-images: build ## Make the pictures of the documents from the demo
 		$(GO) test -count=1 -run TestPictures ./...
 
 .PHONY: interop
+interop: RACE = 1
 interop: build ## Test a2ad with the official clients: Go, JavaScript (needs node and npm), Python (if installed)
 	@scripts/ensure-postgres.sh test
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
@@ -278,29 +284,29 @@ tools: $(SQLC) $(GOLANGCI) $(VALE) $(GOTESTSUM) ## Build the tools into bin/
 clean: ## Remove build output; keep the database of `make run` (.a2ad)
 	rm -rf bin
 
-# A tool uses the versions of its own module, not of go.mod. CGO is off, so no C compiler is needed.
+# A tool uses the versions of its own module, not of go.mod.
 $(SQLC):
 	@mkdir -p bin
-	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/sqlc-dev/sqlc/cmd/sqlc@$(SQLC_VERSION)
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/sqlc-dev/sqlc/cmd/sqlc@$(SQLC_VERSION)
 	@mv bin/sqlc $@
 
-# Vale parses code with C libraries, so this one needs a C compiler, as RACE=1 does.
+# Vale parses code with C libraries.
 $(VALE):
 	@mkdir -p bin
-	GOBIN=$(CURDIR)/bin $(GO) install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)
+	CGO_ENABLED=1 GOBIN=$(CURDIR)/bin $(GO) install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)
 	@mv bin/vale $@
 
 $(GOTESTSUM):
 	@mkdir -p bin
-	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	GOBIN=$(CURDIR)/bin $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 	@mv bin/gotestsum $@
 
 $(GOVULN):
 	@mkdir -p bin
-	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULN_VERSION)
+	GOBIN=$(CURDIR)/bin $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULN_VERSION)
 	@mv bin/govulncheck $@
 
 $(GOLANGCI):
 	@mkdir -p bin
-	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv bin/golangci-lint $@

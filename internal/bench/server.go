@@ -47,7 +47,7 @@ func (b *bench) build(ctx context.Context) error {
 		return nil
 	}
 	out := filepath.Join(b.dir, "a2ad")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-o", out, "./cmd/a2ad")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", out, "./cmd/a2ad")
 	cmd.Dir, cmd.Env = b.root, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)

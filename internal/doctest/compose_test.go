@@ -349,7 +349,7 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("the Dockerfile has no %q", part)
 		}
 	}
-	if !regexp.MustCompile(`(?m)^ +make build \$\{VERSION:\+VERSION="\$VERSION"\} `+
+	if !regexp.MustCompile(`(?m)^ +GOFLAGS=-trimpath make build \$\{VERSION:\+VERSION="\$VERSION"\} `+
 		`\$\{COMMIT:\+COMMIT="\$COMMIT"\}$`).MatchString(text) || strings.Contains(text, "go build") {
 		t.Error("the Dockerfile does not build by make build with VERSION and COMMIT")
 	}
