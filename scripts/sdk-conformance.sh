@@ -15,5 +15,5 @@ python=$(scripts/python-env.sh sdk/python/requirements-dev.txt)
 
 driver="env PYTHONPATH=$root/sdk/python/src $python -B $root/sdk/conformance/python/driver.py"
 # Cases mostly wait, so more of them run at once than there are processors.
-go test ./sdk/conformance -count=1 -parallel 8 -timeout 30m "$@" -args \
+go test ./sdk/conformance -count=1 -parallel 8 -timeout 30m "$@" -args ${UPDATE:+-update} \
 	-driver "python=$driver" -driver "python-sync=$driver --sync"

@@ -11,7 +11,7 @@ trap 'rm -rf "$out"' EXIT
 cd sdk/python
 "$python" -m ruff format --check src tests bench
 "$python" -m ruff check src tests bench
-MYPYPATH=src "$python" -m mypy
+MYPYPATH=src:../conformance/python "$python" -m mypy
 PYTHONPATH=$PWD/src "$python" -m pytest -q -p no:cacheprovider "$@"
 
 # Install the built package, and use it without the checkout.

@@ -24,6 +24,7 @@ type testCase struct {
 	Grace       *float64
 	Agents      []string // other agents, whose worker is the runner
 	OwnServer   bool     `yaml:"ownServer"`
+	Varies      bool     // has no fixture
 	Do          program
 	World       map[string][]any
 	Play        []act
@@ -38,6 +39,12 @@ func (p *program) UnmarshalYAML(text []byte) error {
 	data, err := yaml.YAMLToJSON(text)
 	*p = bytes.TrimSpace(data)
 	return err
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *program) UnmarshalJSON(text []byte) error {
+	*p = bytes.Clone(text)
+	return nil
 }
 
 // MarshalJSON implements json.Marshaler.

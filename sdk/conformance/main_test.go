@@ -13,10 +13,11 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// driver is the program of one library that plays agents.
+// driver is a program of a library that plays agents, or several programs that take turns: each new worker of a case is
+// the next one.
 type driver struct {
-	name    string
-	command []string
+	name     string
+	commands [][]string
 }
 
 var drivers []driver
@@ -27,9 +28,18 @@ func init() {
 		if !ok || strings.TrimSpace(command) == "" {
 			return fmt.Errorf("%q is not NAME=COMMAND", s)
 		}
-		drivers = append(drivers, driver{name, strings.Fields(command)})
+		drivers = append(drivers, driver{name, [][]string{strings.Fields(command)}})
 		return nil
 	})
+}
+
+// mixed is a driver in which all libraries take turns: each continues what another one has begun.
+func mixed() driver {
+	m := driver{name: "mixed"}
+	for _, d := range drivers {
+		m.commands = append(m.commands, d.commands...)
+	}
+	return m
 }
 
 // buildDir holds the server's binary. It is set before any test can end.

@@ -75,6 +75,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer p.faultEnds()
 		p.note(what, do)
 	}
+	if do != "" {
+		p.s.traffic.reported(r.URL.Path, nil, 0)
+	}
 	if !p.before(r.Context(), do, w) {
 		return
 	}
@@ -88,6 +91,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	p.note(what, fmt.Sprint(status), reason(status, answer))
+	if what[0] == "claim" {
+		p.s.claimed(body, answer)
+	} else if do == "" {
+		p.s.traffic.reported(r.URL.Path, body, status)
+	}
 	p.after(r.Context(), do)
 	w.Header().Set("Content-Type", header.Get("Content-Type"))
 	if after := header.Get("Retry-After"); after != "" {

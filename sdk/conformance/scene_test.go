@@ -26,16 +26,20 @@ type scene struct {
 	task   string
 	frozen *process
 
-	mu      sync.Mutex
-	worker  *process   // guarded by mu
-	name    string     // guarded by mu: of the worker
-	started []*process // guarded by mu: all workers
-	dead    []string   // guarded by mu: names of killed workers
+	traffic traffic
+
+	mu       sync.Mutex
+	worker   *process           // guarded by mu
+	name     string             // guarded by mu: of the worker
+	started  []*process         // guarded by mu: all workers
+	programs map[string]program // guarded by mu: by the name of the worker
+	dead     []string           // guarded by mu: names of killed workers
 }
 
 func play(t *testing.T, c testCase, d driver, srv *server) *scene {
 	t.Helper()
-	s := &scene{testCase: c, t: t, driver: d, server: srv, world: newWorld(t, c.World)}
+	s := &scene{testCase: c, t: t, driver: d, server: srv, programs: make(map[string]program)}
+	s.world = newWorld(t, c.World, &s.traffic)
 	s.proxy = newProxy(s)
 	t.Cleanup(func() {
 		for _, p := range s.started {
@@ -63,6 +67,7 @@ func play(t *testing.T, c testCase, d driver, srv *server) *scene {
 		t.Errorf("fault did not happen: %s", missing)
 	}
 	s.check()
+	s.compareFixture()
 	return s
 }
 
@@ -96,8 +101,22 @@ func (s *scene) startLocked() {
 		s.t.Errorf("the job of the driver: %v", err)
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PYTHONUNBUFFERED=1"}
-	s.worker = spawn(s.t, env, slices.Concat(s.driver.command, []string{file})...)
+	command := s.driver.commands[len(s.started)%len(s.driver.commands)]
+	s.worker = spawn(s.t, env, slices.Concat(command, []string{file})...)
 	s.started = append(s.started, s.worker)
+	s.programs[s.name] = s.Do
+}
+
+// claimed notes what a worker has claimed, for fixtures.
+func (s *scene) claimed(request, answer []byte) {
+	var v struct{ Worker string }
+	if json.Unmarshal(request, &v) != nil {
+		return
+	}
+	s.mu.Lock()
+	do := s.programs[v.Worker]
+	s.mu.Unlock()
+	s.traffic.claimed(s.task, do, answer)
 }
 
 // stop tells the worker to stop once it has claimed, and waits for its exit.

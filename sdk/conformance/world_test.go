@@ -16,6 +16,7 @@ import (
 type world struct {
 	t       *testing.T
 	answers map[string][]any
+	traffic *traffic
 	url     string
 
 	mu       sync.Mutex
@@ -25,10 +26,10 @@ type world struct {
 	stopping chan struct{}
 }
 
-func newWorld(t *testing.T, answers map[string][]any) *world {
+func newWorld(t *testing.T, answers map[string][]any, traffic *traffic) *world {
 	t.Helper()
 	w := &world{
-		t: t, answers: answers, count: make(map[string]int), keys: make(map[string]string),
+		t: t, answers: answers, traffic: traffic, count: make(map[string]int), keys: make(map[string]string),
 		held: make(map[string]chan struct{}), stopping: make(chan struct{}),
 	}
 	srv := httptest.NewServer(w)
@@ -93,11 +94,12 @@ func (w *world) began(name, key string) any {
 	w.keys[name] = key
 	n := w.count[name]
 	w.count[name]++
-	list := w.answers[name]
-	if len(list) == 0 {
-		return name
+	var answer any = name
+	if list := w.answers[name]; len(list) > 0 {
+		answer = list[min(n, len(list)-1)]
 	}
-	return list[min(n, len(list)-1)]
+	w.traffic.performed(name, answer)
+	return answer
 }
 
 func (w *world) hold(name string) chan struct{} {

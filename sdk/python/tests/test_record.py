@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2ad import Message, Part, Task, testing
+from a2ad import Message, Part, Task, _values, testing
 from a2ad._agent import Agent, Ending, execute
 from a2ad._errors import Refused
 from a2ad._memory import StoredTask
@@ -185,3 +185,13 @@ def test_the_server_in_memory_refuses_another_input(first: Any, then: Any) -> No
         task.wait = None
     with pytest.raises(Refused, match="nondeterministic step 'k'"):
         task.apply([then])
+
+
+def test_the_order_of_members_does_not_count() -> None:
+    first = _values.inputs(({"to": "Lyon", "by": [{"train": 1, "bus": 2}]},), {"n": 1, "m": 2})
+    second = _values.inputs(({"by": [{"bus": 2, "train": 1}], "to": "Lyon"},), {"m": 2, "n": 1})
+    assert (
+        first
+        == second
+        == '{"args":[{"by":[{"bus":2,"train":1}],"to":"Lyon"}],' + ('"kwargs":{"m":2,"n":1}}')
+    )

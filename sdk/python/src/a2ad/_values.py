@@ -134,10 +134,20 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
+def in_order(value: Any) -> Any:
+    """Return a JSON value with the members of its objects in order: some languages have no other.
+
+    What is hashed is the same in each of them, so a worker in another language can continue a task.
+    """
+    return json.loads(json.dumps(value, sort_keys=True))
+
+
 def fingerprint(text: str) -> str:
     """Return what to send as the input of a step or a wait, so that another one is detected."""
-    if len(text) <= MAX_INPUT and _depth(text) <= MAX_DEPTH:
-        return text
+    if _depth(text) <= MAX_DEPTH:
+        text = compact(in_order(json.loads(text)))
+        if len(text) <= MAX_INPUT:
+            return text
     return compact({"sha256": digest(text)})
 
 

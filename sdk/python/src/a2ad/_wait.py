@@ -104,12 +104,13 @@ async def call(
         parts: Sequence[Any] = [Part(text=said)]
     else:
         parts = said.parts if isinstance(said, Message) else _check.sequence(said, "the message")
-    sent: dict[str, Any] = {"agent": agent, "message": {"parts": encode_parts(parts)}}
+    content = _values.in_order({"parts": encode_parts(parts)})
+    sent: dict[str, Any] = {"agent": agent, "message": content}
     if abandon:
         sent["onParentEnd"] = "abandon"
     _scope.outside_steps(session, "a call")
     key = _scope.key(session, f"call:{agent}")
-    sha = _values.digest(_values.compact(sent["message"]))
+    sha = _values.digest(_values.compact(content))
     old = session.recorded(key, "call", agent, sha)
     if old is None:
         session.add({"call": {"key": key, **sent}})
