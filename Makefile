@@ -81,7 +81,7 @@ test: have-go $(GOTESTSUM) ## Run the tests; finds or installs PostgreSQL (RACE=
 	@$(GOTEST)
 
 # The rest. Each target runs alone, too: a table in CONTRIBUTING.md says which one a change needs.
-SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop sdk-python sdk-conformance console-browser promcheck deploycheck chaos
+SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop sdk-python sdk-go sdk-conformance console-browser promcheck deploycheck chaos
 
 .PHONY: test-slow
 test-slow: ## Run everything that `make test` leaves out; takes hours (SLOW="test-crash interop" for some)
@@ -224,6 +224,11 @@ sdk-python: build ## Check, test and build the Python library (needs python3 wit
 	@scripts/ensure-postgres.sh test
 	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-python.sh
 
+.PHONY: sdk-go
+sdk-go: build ## Test the Go library under the race detector, and its module (needs a C compiler)
+	@scripts/ensure-postgres.sh test
+	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-go.sh $(ARGS)
+
 .PHONY: sdk-conformance
 sdk-conformance: have-go ## Test that the libraries behave as sdk/conformance says (needs python3 with venv; ARGS="-run …")
 	@scripts/ensure-postgres.sh test
@@ -239,7 +244,7 @@ down: ## Stop the containers of `make up`; keep the database
 
 .PHONY: fmt
 fmt: ## Format the Go code
-	gofmt -w cmd internal migrations
+	gofmt -w cmd internal migrations sdk
 
 .PHONY: generate
 generate: $(SQLC) ## Generate the dbsqlc package of each room from queries/ and migrations/
@@ -253,6 +258,7 @@ sqlc-diff: $(SQLC) ## Fail if the generated code is out of date
 lint: $(GOLANGCI) ## Check format, style and imports between packages
 	$(GOLANGCI) run ./...
 	for module in . oldest/go03 oldest/go10; do (cd internal/interop/$$module && '$(CURDIR)/$(GOLANGCI)' run ./...) || exit 1; done
+	cd sdk/go && '$(CURDIR)/$(GOLANGCI)' run ./...
 	cd internal/promcheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	cd internal/deploycheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	scripts/check-sleeps.sh
@@ -263,9 +269,10 @@ prose: $(VALE) ## Check words and sentences of the documents and the help texts 
 
 .PHONY: vet
 vet: ## Check format, go vet, and that go.mod is tidy
-	@out=$$(gofmt -l cmd internal migrations 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
+	@out=$$(gofmt -l cmd internal migrations sdk 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags patroni ./internal/e2e
+	cd sdk/go && $(GO) vet ./... && $(GO) mod tidy -diff
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 

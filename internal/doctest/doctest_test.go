@@ -64,6 +64,7 @@ var commands = []commanded{
 	{"examples/python-pull/README.md", false, "python3"},
 	{"examples/shell/README.md", false, ""},
 	{"examples/typescript/README.md", false, "npm"},
+	{"sdk/go/README.md", false, "go"},
 	{"sdk/python/README.md", false, "python3"},
 }
 
