@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http/httptrace"
 	"sync"
 	"time"
 )
 
-// maxClaimPause is the longest pause between two claims while they fail.
-const maxClaimPause = 10 * time.Second
+const (
+	// waitsAfter is the time after which a claim without an answer waits for a task.
+	waitsAfter = time.Second
+	// maxClaimPause is the longest pause between two claims while they fail.
+	maxClaimPause = 10 * time.Second
+)
 
 // registered is an agent of the worker, with its slots, and how its last claim went.
 type registered struct {
@@ -20,7 +25,7 @@ type registered struct {
 
 	mu        sync.Mutex
 	running   int       // guarded by mu
-	reachable bool      // guarded by mu: the server answered the last claim, or has let it wait for a second
+	reachable bool      // guarded by mu: the server answered the last claim, or lets it wait
 	problem   string    // guarded by mu: why the last claim failed, and what to check
 	claimedAt time.Time // guarded by mu: when the server last answered a claim
 }
@@ -31,11 +36,13 @@ func (a *registered) runs(more int) {
 	a.running += more
 }
 
-// ready notes that the server accepts the claims of the agent.
-func (a *registered) ready() {
+// ready notes that the server lets a claim of the agent wait, unless the context of the claim has ended.
+func (a *registered) ready(claim context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.reachable, a.problem = true, ""
+	if claim.Err() == nil {
+		a.reachable, a.problem = true, ""
+	}
 }
 
 func (a *registered) claimed() {
@@ -57,9 +64,8 @@ func (w *Worker) claim(ctx, runs context.Context, a *registered, running *sync.W
 		if free == 0 {
 			return
 		}
-		asked := time.AfterFunc(time.Second, a.ready)
-		claimed, err := w.client.claim(ctx, w.o.Name, a.name, free)
-		asked.Stop()
+		began := time.Now()
+		claimed, err := w.ask(ctx, a, free)
 		for range free - len(claimed) {
 			<-a.slots
 		}
@@ -74,8 +80,13 @@ func (w *Worker) claim(ctx, runs context.Context, a *registered, running *sync.W
 			})
 		}
 		if err == nil {
-			failures = 0
 			a.claimed()
+			if len(claimed) > 0 || time.Since(began) >= waitsAfter {
+				failures = 0
+				continue
+			}
+			failures++ // the server does not let claims wait, because it stops
+			_ = sleep(ctx, claimPause(failures, nil))
 			continue
 		}
 		if ctx.Err() != nil {
@@ -91,6 +102,18 @@ func (w *Worker) claim(ctx, runs context.Context, a *registered, running *sync.W
 		w.o.Logger.Warn("claim failed", "agent", a.name, "err", problem, "retry_in", pause)
 		_ = sleep(ctx, pause) // the next round sees the end of the context
 	}
+}
+
+// ask claims runs once. The agent is ready if the server got the claim and lets it wait.
+func (w *Worker) ask(ctx context.Context, a *registered, free int) ([]*runInput, error) {
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+		if i.Err == nil {
+			time.AfterFunc(waitsAfter, func() { a.ready(ctx) })
+		}
+	}})
+	return w.client.claim(ctx, w.o.Name, a.name, free)
 }
 
 // claimPause returns how long to wait after a number of failures in a row. It differs between workers, so that they do

@@ -52,7 +52,7 @@ type Status struct {
 type AgentStatus struct {
 	Concurrency int        `json:"concurrency"`
 	Running     int        `json:"running"`
-	Reachable   bool       `json:"reachable"` // the server answered the last claim, or has let it wait for a second
+	Reachable   bool       `json:"reachable"` // the server answered the last claim, or lets it wait
 	Error       string     `json:"error,omitempty"`
 	LastClaim   *time.Time `json:"lastClaim"`
 }

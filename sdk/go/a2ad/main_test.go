@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -18,11 +19,12 @@ import (
 
 // server answers the requests of a worker, in the bubble of a test: its time is fake.
 type server struct {
-	t      *testing.T
-	began  time.Time
-	runs   chan map[string]any
-	lease  float64
-	header http.Header // of the answers
+	t           *testing.T
+	began       time.Time
+	runs        chan map[string]any
+	lease       float64
+	header      http.Header // of the answers
+	unreachable bool        // requests wait for a connection
 	// answer replaces the answer to a request, unless it returns 0. It may wait.
 	answer func(r request) (status int, body string)
 
@@ -60,6 +62,9 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
+	}
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && !s.unreachable {
+		trace.WroteRequest(httptrace.WroteRequestInfo{})
 	}
 	path := strings.TrimPrefix(r.URL.RequestURI(), "/worker/v1/")
 	req := request{at: time.Since(s.began), path: path, body: string(body), ctx: r.Context()}
@@ -127,7 +132,11 @@ func (s *server) handle(fn a2ad.AgentFunc) (w *a2ad.Worker, stop func()) {
 }
 
 func (s *server) worker(o a2ad.Options) *a2ad.Worker {
-	o.URL, o.Client = "http://server", &http.Client{Transport: s}
+	o.URL = "http://server"
+	if o.Client == nil {
+		o.Client = &http.Client{}
+	}
+	o.Client.Transport = s
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

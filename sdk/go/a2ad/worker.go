@@ -28,14 +28,14 @@ type Options struct {
 	URL    string // of the server; default A2AD_URL, or http://127.0.0.1:8080
 	APIKey string // default A2AD_API_KEY
 	Name   string // what the server shows in the list of attempts; default host and process id
-	// Grace is how long runs may continue when the worker stops; default 20 s. Those that do not end in time return to
-	// the queue.
+	// Grace is how long runs may continue when the worker stops. Those that do not end in time return to the queue. 0
+	// means the default, 20 s; for no time at all, set 1 ns.
 	Grace time.Duration
 	// Health is an address such as ":8081" for /livez, /readyz and /status. Default none: see also [Worker.Health].
 	Health string
 	Logger *slog.Logger // default slog.Default()
-	// Client must have no timeout: each request has its own. Redirects are never followed. The default keeps its
-	// connections, and uses HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
+	// Client sends the requests. Its Timeout does not count, because each request has its own, and redirects are never
+	// followed. The default Transport keeps its connections, and uses HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
 	Client *http.Client
 	Trace  Trace // default none
 }
@@ -75,9 +75,12 @@ func NewWorker(o Options) *Worker {
 	}
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	h := http.Client{Transport: transport()}
+	var h http.Client
 	if o.Client != nil {
 		h = *o.Client
+	}
+	if h.Timeout = 0; h.Transport == nil { // a claim waits for a task
+		h.Transport = transport()
 	}
 	// A redirect is the answer of a proxy. To follow it could send the key elsewhere.
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

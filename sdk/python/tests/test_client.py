@@ -39,7 +39,9 @@ class Network:
         assert seconds >= 0
         self.now += seconds
 
-    async def request(self, method: str, path: str, body: bytes, timeout: float) -> Answer:
+    async def request(
+        self, method: str, path: str, body: bytes, timeout: float, sent: object = None
+    ) -> Answer:
         self.timeouts.append(timeout)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is LOST:

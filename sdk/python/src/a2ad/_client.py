@@ -85,8 +85,17 @@ class Client:
     async def close(self) -> None:
         await self._http.close()
 
-    async def claim(self, worker: str, agents: Sequence[str], most: int) -> list[Run]:
-        """Wait for up to ``most`` runs of the agents. Return an empty list if none came in time."""
+    async def claim(
+        self,
+        worker: str,
+        agents: Sequence[str],
+        most: int,
+        sent: Callable[[], object] | None = None,
+    ) -> list[Run]:
+        """Wait for up to ``most`` runs of the agents. Return an empty list if none came in time.
+
+        ``sent`` is called when the request is sent.
+        """
         body = json.dumps(
             {
                 "worker": worker,
@@ -95,7 +104,7 @@ class Client:
                 "waitSeconds": CLAIM_WAIT,
             }
         )
-        return await self._post("/claim", body, _runs, timeout=CLAIM_TIMEOUT)
+        return await self._post("/claim", body, _runs, timeout=CLAIM_TIMEOUT, sent=sent)
 
     async def steps(self, run: Run) -> None:
         """Read the steps that the claim did not contain."""
@@ -177,9 +186,10 @@ class Client:
         *,
         timeout: float,
         method: str = "POST",
+        sent: Callable[[], object] | None = None,
     ) -> T:
         content = b"" if body is None else body.encode()
-        answer = await self._http.request(method, path, content, timeout)
+        answer = await self._http.request(method, path, content, timeout, sent)
         if answer.status == 200:
             try:
                 return decode(json.loads(answer.body))

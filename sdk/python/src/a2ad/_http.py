@@ -12,6 +12,7 @@ import re
 import ssl
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -61,12 +62,24 @@ class Pool:
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
 
-    async def request(self, method: str, path: str, body: bytes, timeout: float) -> Answer:
-        """Send a request once. Return the response, or raise HTTPError."""
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        timeout: float,
+        sent: Callable[[], object] | None = None,
+    ) -> Answer:
+        """Send a request once. Return the response, or raise HTTPError.
+
+        ``sent`` is called once there is a connection and the request is sent.
+        """
         clock = asyncio.get_running_loop().time
         end = clock() + timeout
         connection = await self._connection(min(timeout, CONNECT_TIMEOUT))
         head = f"{method} {self._path}{path}{self._headers}{len(body)}\r\n\r\n".encode("latin-1")
+        if sent is not None:
+            sent()
         return await connection.request(head + body, end - clock())
 
     async def close(self) -> None:

@@ -31,6 +31,8 @@ log = logging.getLogger("a2ad")
 F = TypeVar("F", bound="AsyncFunction | SyncFunction")
 
 MAX_PAUSE = 10.0
+WAITS_AFTER = 1.0
+"""Seconds after which a claim without an answer waits for a task."""
 MAX_CONCURRENCY = 10_000
 
 
@@ -43,7 +45,7 @@ class _Slots:
         self.claimed_at: datetime | None = None
         """When the server last answered a claim."""
         self.reachable = False
-        """Whether the server answered the last claim, or has let it wait for a second."""
+        """Whether the server answered the last claim, or lets it wait."""
         self.error = ""
         """Why the last claim failed, and what to check."""
         self._freed = asyncio.Event()
@@ -65,6 +67,12 @@ class _Slots:
     def free(self) -> None:
         self.running -= 1
         self._freed.set()
+
+
+def _pause(failures: int) -> float:
+    """Return how long to wait after a number of failed claims in a row. It differs by worker."""
+    longest: float = min(0.2 * 2 ** min(failures, 10), MAX_PAUSE)
+    return random.uniform(0.5, 1) * longest
 
 
 class Worker:
@@ -281,17 +289,14 @@ class Worker:
         agent = slots.agent
         while True:
             free = await slots.some()
+            began = time.monotonic()
             try:
-                asked = asyncio.get_running_loop().call_later(1, slots.ready)
-                try:
-                    runs = await client.claim(self.name, [agent.name], free)
-                finally:
-                    asked.cancel()
+                runs = await self._ask(client, slots, free)
             except (HTTPError, ServerError) as err:
                 slots.reachable = False
                 slots.error = str(err)
                 failures += 1
-                pause = random.uniform(0.5, 1) * min(0.2 * 2 ** min(failures, 10), MAX_PAUSE)
+                pause = _pause(failures)
                 if isinstance(err, ServerError):
                     pause = max(pause, err.after or 0.0)
                     slots.error += err.advice(agent.name)
@@ -301,14 +306,31 @@ class Worker:
                 )
                 await asyncio.sleep(pause)
                 continue
-            failures = 0
             slots.ready()
             slots.claimed_at = datetime.now(timezone.utc)
+            if not runs and time.monotonic() - began < WAITS_AFTER:
+                failures += 1  # the server does not let claims wait, because it stops
+                await asyncio.sleep(_pause(failures))
+                continue
+            failures = 0
             for r in runs:
                 slots.take()
                 task = asyncio.ensure_future(self._execute(client, slots, r))
                 self._runs.add(task)
                 task.add_done_callback(self._runs.discard)
+
+    async def _ask(self, client: Client, slots: _Slots, free: int) -> list[Run]:
+        """Claim runs once. The agent is ready if the server got the claim and lets it wait."""
+        loop = asyncio.get_running_loop()
+        waits: list[asyncio.TimerHandle] = []
+        try:
+            return await client.claim(
+                *(self.name, [slots.agent.name], free),
+                sent=lambda: waits.append(loop.call_later(WAITS_AFTER, slots.ready)),
+            )
+        finally:
+            for timer in waits:
+                timer.cancel()
 
     async def _execute(self, client: Client, slots: _Slots, run: Run) -> None:
         started = time.monotonic()
