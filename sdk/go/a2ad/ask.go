@@ -88,7 +88,7 @@ func AskFor[T any](ctx context.Context, t *Task, question string, options ...Ask
 		if err != nil {
 			return err
 		}
-		if err := m.Data(&value); err != nil {
+		if err := readAnswer(m, &value); err != nil {
 			return fmt.Errorf("read the answer to %q: %w", question, err)
 		}
 		return nil
