@@ -84,7 +84,8 @@ func (t *Task) History() []Message { return slices.Clone(t.s.run.Task.History) }
 func (t *Task) Artifacts() []Artifact { return slices.Clone(t.s.run.Task.Artifacts) }
 
 // IdempotencyKey returns a key for the API that a step calls. It is the same in every attempt. It differs by task and
-// name, and by the message that the function gets.
+// name, and by the message that the function gets. Each use needs a name of its own, such as one with a number for each
+// pass of a loop: with the same name, the API takes the second use for a repetition of the first.
 func (t *Task) IdempotencyKey(name string) string { return t.s.run.TaskID + ":" + t.s.turn + name }
 
 // Saved decodes the last value that [Task.Checkpoint] saved into v, and reports whether there is one.

@@ -96,7 +96,8 @@ class Task:
         """Return an idempotency key for an API that a step calls.
 
         It is the same in every attempt. It differs by task and name, and by the message that the
-        function gets.
+        function gets. Each use needs a name of its own, such as one with the number of the pass of
+        a loop: with the same name, the API takes the second use for a repetition of the first.
         """
         with _placed(self._caller):
             _check.name(name, "the name")
