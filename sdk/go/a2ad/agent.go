@@ -12,9 +12,11 @@ import (
 // []byte as a file, a [Part], a []Part, a [Message] or *Message, or another value, which becomes a data part.
 //
 // Its context ends when the run ends: the task waits or was canceled, the lease is lost, or the worker stops. The
-// function must then return. If it returns an error that is made by [Fail] or [Reject], the task ends. A [StepError]
-// that is recorded fails the task. Any other error, and a panic, ends the attempt, and the server starts another one,
-// up to the agent's max_attempts.
+// function must then return. The context has no deadline of its own: see [Task.Deadline].
+//
+// If the function returns an error that is made by [Fail] or [Reject], the task ends. A [StepError] that is recorded
+// fails the task. Any other error, and a panic, ends the attempt, and the server starts another one, up to the agent's
+// max_attempts.
 type AgentFunc func(ctx context.Context, t *Task) (any, error)
 
 // ending of a run: how it ended, which the server knows, unless the outcome is retry.
@@ -61,7 +63,7 @@ func (s *session) conclude(ctx context.Context, fn AgentFunc, value any, err err
 	case errors.As(err, &how):
 		return s.endAs(ctx, how, fn)
 	case errors.As(err, &failed):
-		if failed.Cause == nil { // it failed in an earlier attempt, whose log says where
+		if failed.cause == nil { // it failed in an earlier attempt, whose log says where
 			s.log(ctx, slog.LevelWarn, "step failed", slog.Any("err", err))
 		}
 		if failed.Recorded {

@@ -36,8 +36,10 @@ func Schema(schema json.RawMessage) AskOption {
 	return func(o *askOptions) { o.schema, o.wrong = schema, firstOf(o.wrong, wrong) }
 }
 
-// Within is how long to wait for the answer, from 0 to ten years. Without it, the wait has no end of its own.
+// Within is how long to wait for the answer, at most ten years. Without it, the wait has no end of its own. A negative
+// duration, such as one of [time.Until], counts as 0.
 func Within(d time.Duration) AskOption {
+	d = max(d, 0)
 	wrong := checkDuration(d, "Within")
 	return func(o *askOptions) { o.within, o.limited, o.wrong = d, true, firstOf(o.wrong, wrong) }
 }

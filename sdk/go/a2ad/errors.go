@@ -1,6 +1,7 @@
 package a2ad
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -77,6 +78,10 @@ func (e *NondeterminismError) text() string {
 }
 
 // StepError means that a step failed. If the failure is recorded, each later attempt returns it again.
+//
+// Only Type and Text are recorded, so it does not wrap the original error: compare these two. [errors.Is] finds
+// [context.DeadlineExceeded] in the error of a step that took too long. To decide by more, let the function of the step
+// return a value that says what happened.
 type StepError struct {
 	Step string // its name
 	// Type is the Go type of the original error. It is TimeoutError for a step that took too long, panic for one that
@@ -86,8 +91,8 @@ type StepError struct {
 	// Recorded reports whether the failure was recorded when it was returned. If the agent does not handle it, the task
 	// then fails.
 	Recorded bool
-	// Cause is the original error, in the attempt in which the step failed.
-	Cause error
+
+	cause error // the original error, in the attempt in which the step failed
 }
 
 func (e *StepError) Error() string {
@@ -97,8 +102,13 @@ func (e *StepError) Error() string {
 	return e.Step + ": " + e.Text
 }
 
-// Unwrap returns the original error, in the attempt in which the step failed.
-func (e *StepError) Unwrap() error { return e.Cause }
+// timedOut is the type of the failure of a step that took too long.
+const timedOut = "TimeoutError"
+
+// Is reports whether target is [context.DeadlineExceeded] and the step took too long.
+func (e *StepError) Is(target error) bool {
+	return target == context.DeadlineExceeded && e.Type == timedOut
+}
 
 // CallError means that a called agent did not complete its task.
 type CallError struct {
@@ -131,10 +141,11 @@ const maxRetry = 7 * 24 * time.Hour
 
 // Retry returns an error that ends this attempt. The server starts another one, if attempts are left.
 //
-// after is the delay, rounded up to whole seconds; at most seven days. 0 means the backoff of the agent on the server.
-// If after is out of range, the error is a [UsageError].
+// after is the delay, rounded up to whole seconds; at most seven days. 0 means the backoff of the agent on the server,
+// and so does a negative duration, such as one of [time.Until]. If after is too long, the error is a [UsageError].
 func Retry(reason string, after time.Duration) error {
-	if after < 0 || after > maxRetry {
+	after = max(after, 0)
+	if after > maxRetry {
 		return misuse("after must be between 0 and 7 days, not %s", after)
 	}
 	return &ending{kind: ErrRetry, reason: reason, after: after}

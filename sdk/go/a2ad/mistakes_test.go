@@ -14,6 +14,9 @@ import (
 	"github.com/a2ad/a2ad/sdk/go/a2ad/a2adtest"
 )
 
+// tooLong is longer than the ten years that a wait may take.
+const tooLong = 11 * 365 * 24 * time.Hour
+
 // A call that cannot work is refused before anything is sent, with the line of the agent that made it.
 func TestMistakesAreRefusedInTheProcess(t *testing.T) {
 	t.Parallel()
@@ -38,13 +41,13 @@ func TestMistakesAreRefusedInTheProcess(t *testing.T) {
 			return a2ad.Do(ctx, t, "a", none, a2ad.Backoff(-1))
 		},
 		"Timeout must be between": func(ctx context.Context, t *a2ad.Task) error {
-			return a2ad.Do(ctx, t, "a", none, a2ad.Timeout(-time.Second))
+			return a2ad.Do(ctx, t, "a", none, a2ad.Timeout(tooLong))
 		},
 		"Timeout must not be 0": func(ctx context.Context, t *a2ad.Task) error {
 			return a2ad.Do(ctx, t, "a", none, a2ad.Timeout(0))
 		},
 		"the duration must be between 0 and ten years": func(ctx context.Context, t *a2ad.Task) error {
-			return t.Sleep(ctx, -1)
+			return t.Sleep(ctx, tooLong)
 		},
 		"the time must be between the years 1970 and 9998": func(ctx context.Context, t *a2ad.Task) error {
 			return t.SleepUntil(ctx, time.Time{})
@@ -82,7 +85,7 @@ func TestMistakesAreRefusedInTheProcess(t *testing.T) {
 			return err
 		},
 		"Within must be between": func(ctx context.Context, t *a2ad.Task) error {
-			_, err := t.Ask(ctx, "Go?", a2ad.Within(-time.Hour))
+			_, err := t.Ask(ctx, "Go?", a2ad.Within(tooLong))
 			return err
 		},
 		"Ask takes no Schema": func(ctx context.Context, t *a2ad.Task) error {
@@ -224,7 +227,7 @@ func TestMistakesAfterTheWorkFailTheStep(t *testing.T) {
 func TestHandledMistakesEndTheFunction(t *testing.T) {
 	t.Parallel()
 	wrong := mistakeOf(t, func(ctx context.Context, t *a2ad.Task) (any, error) {
-		_ = t.Sleep(ctx, -1)
+		_ = t.Sleep(ctx, tooLong)
 		if err := a2ad.Do(ctx, t, "pay", func(context.Context) error { panic("it was called") }); err == nil {
 			panic("a call after a mistake was done")
 		}
@@ -239,14 +242,15 @@ func TestMistakesNameTheLine(t *testing.T) {
 	t.Parallel()
 	_, _, line, _ := runtime.Caller(0)
 	wrong := mistakeOf(t, func(ctx context.Context, t *a2ad.Task) (any, error) {
-		return nil, t.Sleep(ctx, -time.Second) // two lines below
+		return nil, t.Sleep(ctx, tooLong) // two lines below
 	})
-	want := fmt.Sprintf("a2ad/mistakes_test.go:%d: the duration must be between 0 and ten years, not -1s", line+2)
+	want := fmt.Sprintf("a2ad/mistakes_test.go:%d: the duration must be between 0 and ten years, not %s", line+2,
+		tooLong)
 	if wrong.Error() != want {
 		t.Errorf("got  %s\nwant %s", wrong, want)
 	}
 	wrong = mistakeOf(t, func(context.Context, *a2ad.Task) (any, error) { return make(chan int), nil })
-	want = fmt.Sprintf("a2ad/mistakes_test.go:%d: what the agent returned cannot be recorded as JSON", line+8)
+	want = fmt.Sprintf("a2ad/mistakes_test.go:%d: what the agent returned cannot be recorded as JSON", line+9)
 	if !strings.HasPrefix(wrong.Error(), want) {
 		t.Errorf("got  %s\nwant %s", wrong, want)
 	}

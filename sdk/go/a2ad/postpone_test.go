@@ -19,7 +19,7 @@ func TestMistakesPostponeTheTask(t *testing.T) {
 		_, err := t.Call(ctx, "nobody", "x")
 		return nil, err
 	}
-	slept := func(ctx context.Context, t *a2ad.Task) (any, error) { return nil, t.Sleep(ctx, -1) }
+	slept := func(ctx context.Context, t *a2ad.Task) (any, error) { return nil, t.Sleep(ctx, tooLong) }
 	answered := func(context.Context, *a2ad.Task) (any, error) { return func() {}, nil }
 	for name, c := range map[string]struct {
 		agent   a2ad.AgentFunc

@@ -38,8 +38,12 @@ func Backoff(d time.Duration) StepOption {
 	return func(o *stepOptions) { o.backoff, o.wrong = d, firstOf(o.wrong, wrong) }
 }
 
-// Timeout is how long each call of the function may take. Then its context ends, and the call counts as failed.
+// Timeout is how long each call of the function may take. Then its context ends, and the call counts as failed. A
+// negative duration, such as one of [time.Until], counts as a millisecond.
 func Timeout(d time.Duration) StepOption {
+	if d < 0 {
+		d = time.Millisecond
+	}
 	wrong := checkDuration(d, "Timeout")
 	if wrong == nil && d == 0 {
 		wrong = misuse("Timeout must not be 0")
@@ -64,9 +68,9 @@ func firstOf(errs ...error) error {
 // be called from several goroutines, as long as fn waits for them.
 //
 // If fn returns an error, panics, or takes longer than the [Timeout], it is called again up to the number of [Retries].
-// Then Step returns a [StepError]. If fn does not return within 2 seconds after its timeout, Step no longer waits for
-// it, and nothing that it writes is recorded. If fn returns [Retry], [Fail] or [Reject], it is not called again, and
-// Step returns the same error.
+// Then Step returns a [StepError], which does not wrap the error of fn. If fn does not return within 2 seconds after
+// its timeout, Step no longer waits for it, and nothing that it writes is recorded. If fn returns [Retry], [Fail] or
+// [Reject], also wrapped in another error, it is not called again, and Step returns that one.
 //
 // If the agent handles the error, or the retries are used up, the failure is recorded. Otherwise the attempt fails, and
 // the next one does the step again. A mistake that is found after fn was called fails the step for good, so that the

@@ -40,7 +40,8 @@ func (t *Task) Owner() string { return t.s.run.Owner }
 // Attempt returns 1, or more if earlier attempts at this turn have failed.
 func (t *Task) Attempt() int { return t.s.run.Attempt }
 
-// Deadline returns when the turn must end. It is zero if there is no deadline.
+// Deadline returns when the turn must end; the server then ends it. It is zero if there is no deadline. The context of
+// the agent does not have it: for [time.Until], check first that it is not zero.
 func (t *Task) Deadline() time.Time { return t.s.run.Deadline }
 
 // Traceparent returns the trace context of the client, as a W3C traceparent, or an empty text.

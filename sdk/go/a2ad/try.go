@@ -53,9 +53,9 @@ func (t *try) run(ctx context.Context, fn work, read reader, o *stepOptions) err
 		var how *ending
 		mistaken := isMistake(cause)
 		switch {
-		case errors.As(cause, &how):
+		case !mistaken && errors.As(cause, &how):
 			s.hold(ctx, t.withUsage(record.times(started))...)
-			return cause
+			return &ending{how.kind, failure.Text, how.after} // as recordedError does, and not what wraps it
 		case mistaken || t.tried > o.retries:
 			if !mistaken && o.retries == 0 { // recorded with what the agent does next
 				s.hold(ctx, t.withUsage(record.times(started))...)
@@ -152,7 +152,7 @@ func (t *try) succeed(ctx context.Context, value any, read reader, started time.
 
 // failure returns the error of the step.
 func (t *try) failure(cause error) *StepError {
-	f := &StepError{Step: t.name, Type: fmt.Sprintf("%T", cause), Text: clean(cause.Error(), maxReason), Cause: cause}
+	f := &StepError{Step: t.name, Type: fmt.Sprintf("%T", cause), Text: clean(cause.Error(), maxReason), cause: cause}
 	var wrong *UsageError
 	var how *ending
 	var panicked *panicError
@@ -165,7 +165,7 @@ func (t *try) failure(cause error) *StepError {
 	case errors.As(cause, &panicked):
 		f.Type = "panic"
 	case errors.Is(cause, errStepTimeout):
-		f.Type, f.Text, f.Cause = "TimeoutError", "", context.DeadlineExceeded
+		f.Type, f.Text = timedOut, ""
 	}
 	return f
 }
@@ -173,9 +173,9 @@ func (t *try) failure(cause error) *StepError {
 func (t *try) log(ctx context.Context, cause error, retries int) {
 	var how *ending
 	switch {
-	case errors.As(cause, &how):
 	case isMistake(cause):
 		t.session.logMistake(ctx, cause)
+	case errors.As(cause, &how):
 	default:
 		attrs := append(failureAttrs(cause), slog.String("step", t.name))
 		if retries > 0 {

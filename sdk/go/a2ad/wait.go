@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// Sleep waits from 0 to ten years, without occupying a worker.
+// Sleep waits for at most ten years, without occupying a worker. A negative duration, such as one of [time.Until] when
+// the function runs again, counts as 0.
 func (t *Task) Sleep(ctx context.Context, d time.Duration) error {
 	return t.s.do(ctx, func() error {
+		d = max(d, 0)
 		if err := checkDuration(d, "the duration"); err != nil {
 			return err
 		}
@@ -31,8 +33,12 @@ func (t *Task) SleepUntil(ctx context.Context, at time.Time) error {
 }
 
 // Signal waits for a signal, without occupying a worker, and returns its value. It returns [ErrTimeout] if none comes
-// within the time, at most ten years; 0 means for ever.
+// within the time, at most ten years; 0 means for ever. A negative duration, such as one of [time.Until], counts as a
+// millisecond.
 func Signal[T any](ctx context.Context, t *Task, name string, within time.Duration) (value T, err error) {
+	if within < 0 {
+		within = time.Millisecond
+	}
 	err = t.s.do(ctx, func() error {
 		if err := firstOf(checkName(name, "the name of a signal"), checkDuration(within, "the time")); err != nil {
 			return err

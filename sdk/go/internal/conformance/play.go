@@ -210,11 +210,11 @@ func (p *program) step(ctx context.Context, i *instruction) (any, error) {
 	}, options...)
 }
 
-// sleep sleeps. A text that is no duration stands for a wrong argument, which in Go is a negative duration.
+// sleep sleeps. A text that is no duration stands for a wrong argument, such as a duration of more than ten years.
 func (p *program) sleep(ctx context.Context, text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		d = -1
+		d = 11 * 365 * 24 * time.Hour
 	}
 	return p.task.Sleep(ctx, d)
 }
