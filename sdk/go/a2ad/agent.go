@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 )
 
-// AgentFunc does a task. What it returns is the last message of the task: nil or an empty string for none, a string, a
-// []byte as a file, a [Part], a []Part, a [Message] or *Message, or another value, which becomes a data part.
+// AgentFunc does a task. What it returns is the last message of the task: a string, a []byte as a file, a [Part], a
+// []Part, a [Message] or *Message, or another value, which becomes a data part. nil, a nil pointer, an empty string and
+// an empty []Part mean no message. An error is no value: return it as the error.
 //
 // Its context ends when the run ends: the task waits or was canceled, the lease is lost, or the worker stops. The
 // function must then return. The context has no deadline of its own: see [Task.Deadline].
@@ -102,7 +104,7 @@ func (s *session) complete(ctx context.Context, state string, value any, fn Agen
 			slog.String("steps", abridged(left)))
 	}
 	st := status{State: state}
-	if value != nil && value != "" {
+	if !isNothing(value) {
 		parts, err := partsOf(value, "what the agent returned")
 		if err != nil {
 			var wrong *UsageError
@@ -125,6 +127,20 @@ func (s *session) complete(ctx context.Context, state string, value any, fn Agen
 		return s.postpone(ctx, err)
 	}
 	return s.ended(err)
+}
+
+// isNothing reports whether a value stands for no message.
+func isNothing(value any) bool {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer:
+		return v.IsNil()
+	case reflect.String:
+		return v.Len() == 0
+	}
+	parts, ok := value.([]Part)
+	return ok && len(parts) == 0
 }
 
 func abridged(keys []string) string {

@@ -63,8 +63,8 @@ func (t *Task) Ask(ctx context.Context, question string, options ...AskOption) (
 		if err != nil {
 			return err
 		}
-		if answer = m.Text(); x != nil {
-			answer = strings.TrimSpace(answer)
+		if answer = m.Text(); x != nil { // as the server compares it with the choices
+			answer = strings.TrimSpace(strings.Join(m.texts(), " "))
 		}
 		return nil
 	})
@@ -124,6 +124,7 @@ func readAskOptions(options []AskOption) (o askOptions, err error) {
 
 // question asks the client, and returns the message with the answer.
 func (s *session) question(ctx context.Context, state, text string, x *expects, o askOptions) (*Message, error) {
+	text = valid(text)
 	if err := checkText(text, "the question", maxText); err != nil {
 		return nil, err
 	}

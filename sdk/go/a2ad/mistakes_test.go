@@ -124,17 +124,11 @@ func TestMistakesAreRefusedInTheProcess(t *testing.T) {
 			_, err := t.Call(ctx, "other", []a2ad.Part{})
 			return err
 		},
-		"the status is not valid UTF-8": func(ctx context.Context, t *a2ad.Task) error {
-			return t.Status(ctx, "\xff")
-		},
 		"the name of an artifact must have": func(ctx context.Context, t *a2ad.Task) error {
 			return t.Artifact("").Write(ctx, "x")
 		},
 		"the id of an artifact must have": func(ctx context.Context, t *a2ad.Task) error {
 			return t.Artifact("a").WithID("").Write(ctx, "x")
-		},
-		"the text is not valid UTF-8": func(ctx context.Context, t *a2ad.Task) error {
-			return t.Write(ctx, "half a character: \xc3")
 		},
 		"part 1 of an artifact must have one of Text, Data, Raw and URL; it has 2": func(
 			ctx context.Context, t *a2ad.Task,

@@ -10,13 +10,17 @@ import (
 // The first text is sent at once, and later text every 50 ms. Write waits only if the server is slower than the agent.
 // What is written between two other calls is recorded together. If the agent dies before that, the artifact is restored
 // and the text is sent again.
+//
+// A character may be cut between two writes: its bytes wait for the next Write to the artifact, until the step ends or,
+// outside steps, until another call. U+FFFD replaces what is not valid UTF-8.
 func (t *Task) Write(ctx context.Context, text string) error {
 	return (&ArtifactWriter{t: t, id: "answer"}).Write(ctx, text)
 }
 
-// Status tells the client what the agent is doing.
+// Status tells the client what the agent is doing. U+FFFD replaces what is not valid UTF-8.
 func (t *Task) Status(ctx context.Context, text string) error {
 	return t.s.do(ctx, func() error {
+		text := valid(text)
 		if err := checkText(text, "the status", maxText); err != nil {
 			return err
 		}
@@ -47,7 +51,7 @@ func (a *ArtifactWriter) WithID(id string) *ArtifactWriter {
 func (a *ArtifactWriter) Write(ctx context.Context, text string) error {
 	s := a.t.s
 	return s.do(ctx, func() error {
-		if err := firstOf(a.check(), checkText(text, "the text", 1<<53)); err != nil {
+		if err := a.check(); err != nil {
 			return err
 		}
 		if running := stepOf(ctx, s); running != nil {
@@ -167,6 +171,9 @@ func (s *session) openSegment(ctx context.Context, artifact string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.segmentLocked(ctx, artifact)
+	g, err := s.segmentLocked(ctx, artifact)
+	if err == nil {
+		s.endTextLocked(g)
+	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -13,7 +14,8 @@ const (
 	maxFilename   = 4096
 )
 
-// Part is one part of a message or an artifact. Exactly one of Text, Data, Raw and URL is set.
+// Part is one part of a message or an artifact. Exactly one of Text, Data, Raw and URL is set. In a text, U+FFFD
+// replaces what is not valid UTF-8.
 type Part struct {
 	Text      *string         `json:"text,omitempty"`
 	Raw       []byte          `json:"raw,omitzero"` // the bytes of a file, at most 768 KiB
@@ -45,14 +47,15 @@ type Message struct {
 }
 
 // Text returns the text parts, one a line.
-func (m *Message) Text() string {
-	var texts []string
+func (m *Message) Text() string { return strings.Join(m.texts(), "\n") }
+
+func (m *Message) texts() (texts []string) {
 	for _, p := range m.Parts {
 		if p.Text != nil {
 			texts = append(texts, *p.Text)
 		}
 	}
-	return strings.Join(texts, "\n")
+	return texts
 }
 
 // Data decodes the first data part into v. Without one it does nothing.
@@ -88,8 +91,8 @@ func (a *Artifact) Text() string {
 // partsOf returns the parts of a message that the agent gives in one of several forms.
 func partsOf(value any, what string) ([]Part, error) {
 	switch v := value.(type) {
-	case string:
-		return checkParts([]Part{Text(v)}, what)
+	case error:
+		return nil, misuse("%s is an error: return it as the error, or its text: %.200q", what, v.Error())
 	case []byte:
 		return checkParts([]Part{{Raw: append([]byte{}, v...)}}, what)
 	case Part:
@@ -102,6 +105,9 @@ func partsOf(value any, what string) ([]Part, error) {
 		if v != nil {
 			return checkParts(v.Parts, what)
 		}
+	}
+	if v := reflect.ValueOf(value); v.Kind() == reflect.String {
+		return checkParts([]Part{Text(v.String())}, what)
 	}
 	data, err := encode(value, what)
 	if err != nil {
@@ -153,8 +159,9 @@ func (p *Part) check(what string) (int, error) {
 		p.Data, content = data, len(data)
 	}
 	if p.Text != nil {
-		content = len(*p.Text)
-		if err := checkText(*p.Text, what, maxPartsBytes); err != nil {
+		text := valid(*p.Text)
+		p.Text, content = &text, len(text)
+		if err := checkText(text, what, maxPartsBytes); err != nil {
 			return 0, err
 		}
 	}

@@ -13,6 +13,7 @@ type segment struct {
 	key      string
 	artifact string
 	replayed bool
+	tail     tail // of its text
 }
 
 const segmentName = "write"
@@ -59,7 +60,7 @@ func (s *session) write(ctx context.Context, artifact, name, text string) error 
 		s.mu.Unlock()
 		return err
 	}
-	s.addText(artifact, name, text)
+	s.addText(artifact, name, open.tail.next(name, text))
 	full := s.sendTextLocked()
 	s.mu.Unlock()
 	if full {
@@ -123,6 +124,9 @@ func (s *session) endSegmentsOf(artifact string) {
 	s.endSegmentsLocked(artifact)
 }
 
+// endTextLocked ends the text of a segment until now, which may end in half a character.
+func (s *session) endTextLocked(g *segment) { s.addText(g.artifact, g.tail.name, g.tail.end()) }
+
 // endSegmentsLocked ends the segments of these artifacts, or of all.
 func (s *session) endSegmentsLocked(artifacts ...string) {
 	var kept []*segment
@@ -131,6 +135,7 @@ func (s *session) endSegmentsLocked(artifacts ...string) {
 		case len(artifacts) > 0 && !slices.Contains(artifacts, g.artifact):
 			kept = append(kept, g)
 		case !g.replayed:
+			s.endTextLocked(g)
 			s.put(unit{events: []json.RawMessage{endSegment(g.key)}})
 		}
 	}

@@ -22,6 +22,7 @@ type try struct {
 
 	mu       sync.Mutex
 	artifact string  // guarded by mu: that the step writes
+	tail     tail    // guarded by mu: of its text
 	usage    []Usage // guarded by mu: what the function has reported
 	mistake  error   // guarded by mu: the first mistake of the function in a call of this package
 	returned bool    // guarded by mu: the function has returned no error
@@ -117,6 +118,7 @@ func (t *try) call(ctx context.Context, fn work, timeout time.Duration) (any, er
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended, t.returned = true, r.err == nil
+	t.endTextLocked()
 	return r.value, r.err
 }
 
@@ -245,8 +247,18 @@ func (t *try) addText(ctx context.Context, id, name, text string) (full bool, er
 	if s.stopped != nil {
 		return false, s.stopped
 	}
-	s.addText(id, name, text)
+	s.addText(id, name, t.tail.next(name, text))
 	return s.sendTextLocked(), nil
+}
+
+// endTextLocked ends the text of the try, which may end in half a character.
+func (t *try) endTextLocked() {
+	s := t.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped == nil {
+		s.addText(t.artifact, t.tail.name, t.tail.end())
+	}
 }
 
 func (t *try) beginLocked(ctx context.Context, artifact string) error {

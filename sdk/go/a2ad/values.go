@@ -163,9 +163,38 @@ func argument(value any) json.RawMessage {
 	return mustCompact(map[string]string{"type": fmt.Sprintf("%T", value)})
 }
 
+// valid returns a text in which U+FFFD replaces what is not valid UTF-8.
+func valid(text string) string { return strings.ToValidUTF8(text, replacement) }
+
+// tail is the incomplete last character of streamed text, with the name of its artifact.
+type tail struct{ name, rest string }
+
+// next returns the text that follows, without its incomplete last character.
+func (t *tail) next(name, text string) string {
+	text = t.rest + text
+	whole := len(text)
+	for i := whole - 1; i >= max(whole-utf8.UTFMax+1, 0); i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRuneInString(text[i:]) {
+				whole = i
+			}
+			break
+		}
+	}
+	t.name, t.rest = name, text[whole:]
+	return valid(text[:whole])
+}
+
+// end returns what stands for the incomplete last character, if there is one, and forgets it.
+func (t *tail) end() string {
+	rest := t.rest
+	t.rest = ""
+	return valid(rest)
+}
+
 // clean returns the first characters of a text, with those replaced that cannot be stored.
 func clean(text string, most int) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, replacement), "\x00", replacement)
+	text = strings.ReplaceAll(valid(text), "\x00", replacement)
 	n := 0
 	for i := range text {
 		if n++; n > most {

@@ -192,3 +192,14 @@ def test_an_answer_that_the_server_accepts(expects: Any, answer: Any) -> None:
         await task.ask("Where?", **expects)
 
     assert testing.run(asks, "x", answers=[answer]).state == "completed"
+
+
+@pytest.mark.parametrize(
+    ("texts", "choice"), [((" New", "York\n"), "New York"), (("New\nYork",), "New\nYork")]
+)
+def test_a_choice_is_the_text_that_the_server_compares(texts: tuple[str, ...], choice: str) -> None:
+    async def asks(task: Task, message: Message) -> str:
+        return await task.ask("Where?", choices=["New York", "New\nYork"])
+
+    answer = Message("", "user", tuple(a2ad.Part(text=t) for t in texts))
+    assert testing.run(asks, "x", answers=[answer]).text == choice

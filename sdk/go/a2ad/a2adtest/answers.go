@@ -28,7 +28,13 @@ func refusal(answer *a2ad.Message, choices []string, schema json.RawMessage) str
 		}
 		return checker{root}.mismatch(value, root, "the answer")
 	}
-	said := strings.TrimSpace(strings.ReplaceAll(answer.Text(), "\n", " "))
+	var texts []string
+	for _, p := range answer.Parts {
+		if p.Text != nil {
+			texts = append(texts, *p.Text)
+		}
+	}
+	said := strings.TrimSpace(strings.Join(texts, " "))
 	if choices == nil || slices.Contains(choices, said) {
 		return ""
 	}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _values
-from ._wire import Message
+from ._wire import Message, said
 
 
 def _number(value: Any) -> bool:
@@ -41,7 +41,7 @@ _BOUNDS: dict[str, Any] = {
 
 def refusal(answer: Message, expects: Mapping[str, Any]) -> str:
     """Say why the server refuses an answer to a question that expects this, or return nothing."""
-    said = " ".join(p.text for p in answer.parts if p.text is not None).strip()
+    text = said(answer)
     if "schema" in expects:
         data = [p for p in answer.parts if p.encode().keys() & {"data"}]
         if not data:
@@ -49,10 +49,10 @@ def refusal(answer: Message, expects: Mapping[str, Any]) -> str:
         value = json.loads(_values.encode(data[0].data, "the answer"))
         return _mismatch(value, expects["schema"], "the answer", expects["schema"])
     if "choices" in expects:
-        if said in expects["choices"]:
+        if text in expects["choices"]:
             return ""
         return "the question expects one of " + ", ".join(map(repr, expects["choices"]))
-    return "" if said or "text" not in expects else "the question expects a text"
+    return "" if text or "text" not in expects else "the question expects a text"
 
 
 def _mismatch(value: Any, schema: Any, at: str, root: Any) -> str:

@@ -387,7 +387,7 @@ async def _ask(
     answer = await _wait.question(session, state, question, expects, timeout)
     if schema is not None:
         return _values.restore(answer.data, returns)
-    return answer.text.strip() if choices is not None else answer.text
+    return _wire.said(answer) if choices is not None else answer.text
 
 
 def parts_of(value: Any) -> list[dict[str, Any]]:

@@ -97,6 +97,11 @@ class Message:
         )
 
 
+def said(answer: Message) -> str:
+    """Return the text of an answer, as the server compares it with the choices of a question."""
+    return " ".join(p.text for p in answer.parts if p.text is not None).strip()
+
+
 @dataclass(frozen=True)
 class Artifact:
     """An artifact of a task."""
