@@ -54,9 +54,6 @@ func decodeSteps(data []byte) ([]*recordedStep, error) {
 		return nil, errors.New("the next step is missing")
 	}
 	for _, step := range a.Steps {
-		if step == nil {
-			return nil, errors.New("a step is null")
-		}
 		if err := step.check(); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,9 @@ type recordedStep struct {
 }
 
 func (r *recordedStep) check() error {
+	if r == nil {
+		return errors.New("a step is null")
+	}
 	if r.Key == "" || r.Kind == "" {
 		return errors.New("a step has no key or no kind")
 	}

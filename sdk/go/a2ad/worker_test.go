@@ -264,6 +264,25 @@ func TestStepsThatTheClaimLacksAreRead(t *testing.T) {
 	})
 }
 
+// A run that cannot be read costs the worker nothing else.
+func TestRunWithANullStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		done := make(chan string, 2)
+		_, stop := s.work(a2ad.Options{}, func(_ context.Context, t *a2ad.Task) (any, error) {
+			done <- t.ID()
+			return nil, nil
+		})
+		s.add("wrong", map[string]any{"steps": []any{nil}})
+		s.add("right", nil)
+		if got := <-done; got != "right" {
+			t.Errorf("%q ran", got)
+		}
+		stop()
+	})
+}
+
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
