@@ -50,7 +50,8 @@ type CallOption func(*callRecord)
 func Abandon() CallOption { return func(c *callRecord) { c.OnParentEnd = "abandon" } }
 
 // Call gives a task to another agent, and waits until it has ended. No slot is held meanwhile. If it does not complete,
-// Call returns a [CallError]. The message has one of the forms that an [AgentFunc] may return, such as a string.
+// Call returns a [CallError]. The message has one of the forms that an [AgentFunc] may return, such as a string. A
+// timeout of the context does not limit the wait.
 func (t *Task) Call(
 	ctx context.Context, agent string, message any, options ...CallOption,
 ) (result *CallResult, err error) {

@@ -28,11 +28,14 @@ func (g *group) settleLocked() {
 	}
 }
 
-// check refuses calls once the task begins to wait, or all branches have ended.
-func (g *group) check() error {
+// check refuses calls of a branch that waits, and of all once the task begins to wait, or all branches have ended.
+func (g *group) check(number int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	_, waits := g.waits[number]
 	switch {
+	case waits:
+		return errGatherWaits()
 	case g.active > 0:
 		return nil
 	case len(g.waits) > 0:

@@ -119,3 +119,23 @@ func TestPauseOfABranchWhileOthersWork(t *testing.T) {
 		t.Errorf("%d tries, sent:\n%s", tries, sent)
 	}
 }
+
+// A branch that waits does nothing else, even if the context of its call has ended.
+func TestBranchThatWaitsBeginsNothing(t *testing.T) {
+	t.Parallel()
+	var late error
+	sent := works(t, func(ctx context.Context, t *a2ad.Task) (any, error) {
+		return nil, t.Gather(ctx, func(ctx context.Context) error {
+			brief, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := t.Call(brief, "other", "x")
+			late = a2ad.Do(ctx, t, "instead", func(context.Context) error { return nil })
+			return err
+		}, func(ctx context.Context) error {
+			return a2ad.Do(ctx, t, "slow", func(context.Context) error { time.Sleep(5 * time.Second); return nil })
+		})
+	})
+	if !errors.Is(late, a2ad.ErrStopped) || strings.Contains(sent, "instead") || !strings.Contains(sent, `"wait"`) {
+		t.Errorf("the late step returned %v, sent:\n%s", late, sent)
+	}
+}

@@ -66,7 +66,7 @@ func (s *session) inPlace(ctx context.Context, where *place, call func() error) 
 		return call()
 	}
 	if b := branchOf(ctx, s); b != nil {
-		if err := b.group.check(); err != nil {
+		if err := b.group.check(b.number); err != nil {
 			return err
 		}
 	}
