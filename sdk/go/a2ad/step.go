@@ -38,8 +38,8 @@ func Backoff(d time.Duration) StepOption {
 	return func(o *stepOptions) { o.backoff, o.wrong = d, firstOf(o.wrong, wrong) }
 }
 
-// Timeout is how long each call of the function may take. Then its context ends, and the call counts as failed. A
-// negative duration, such as one of [time.Until], counts as a millisecond.
+// Timeout is how long each call of the function may take. Then its context ends, and the call counts as failed, even if
+// it returns a result later. A negative duration, such as one of [time.Until], counts as a millisecond.
 func Timeout(d time.Duration) StepOption {
 	if d < 0 {
 		d = time.Millisecond

@@ -57,6 +57,24 @@ func TestStepTimeout(t *testing.T) {
 	}
 }
 
+// A result that comes too late does not count, as it does not if the function takes even longer.
+func TestLateResultOfAStep(t *testing.T) {
+	t.Parallel()
+	sent := works(t, func(ctx context.Context, t *a2ad.Task) (any, error) {
+		_, err := a2ad.Step(ctx, t, "slow", func(context.Context) (string, error) {
+			time.Sleep(2 * time.Second)
+			return "late", nil
+		}, a2ad.Timeout(time.Second))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return nil, fmt.Errorf("got %w", err)
+		}
+		return "failed", nil
+	})
+	if !strings.Contains(sent, `"error":{"type":"TimeoutError"`) || strings.Contains(sent, "late") {
+		t.Errorf("sent:\n%s", sent)
+	}
+}
+
 // A function that ignores its timeout is left alone. What it writes later would be text of another try.
 func TestTryThatIgnoresItsTimeoutWritesNothing(t *testing.T) {
 	t.Parallel()

@@ -112,7 +112,7 @@ func (t *try) call(ctx context.Context, fn work, timeout time.Duration) (any, er
 	case <-giveUp:
 		r.err = errStepTimeout
 	}
-	if r.err != nil && errors.Is(context.Cause(ctx), errStepTimeout) {
+	if errors.Is(context.Cause(ctx), errStepTimeout) { // also if it returned a result, which is late
 		r.err = errStepTimeout
 	}
 	t.mu.Lock()
