@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"runtime/debug"
 	"strings"
+	"time"
 )
 
 // AgentFunc does a task. What it returns is the last message of the task: a string, a []byte as a file, a [Part], a
@@ -14,7 +16,8 @@ import (
 // an empty []Part mean no message. An error is no value: return it as the error.
 //
 // Its context ends when the run ends: the task waits or was canceled, the lease is lost, or the worker stops. The
-// function must then return. The context has no deadline of its own: see [Task.Deadline].
+// function must then return within 2 seconds: after that, the worker does not wait for it, and uses its slot for
+// another task. The context has no deadline of its own: see [Task.Deadline].
 //
 // If the function returns an error that is made by [Fail] or [Reject], the task ends. A [StepError] that is recorded
 // fails the task. Any other error, and a panic, ends the attempt, and the server starts another one, up to the agent's
@@ -29,16 +32,47 @@ type runEnd struct {
 	wrong   error   // of a task that is postponed: the mistake
 }
 
-// execute calls the function of an agent, and records how its task ends.
-func (s *session) execute(ctx context.Context, fn AgentFunc) runEnd {
-	ctx, done := s.startSpan(ctx, Span{Kind: SpanRun, Name: s.run.Agent})
-	called := <-start(func() (any, error) { return fn(ctx, &Task{s}) })
+// execute calls the function of an agent, and records how its task ends. Code of the program that panics here, such as
+// its Trace, ends only this attempt.
+func (s *session) execute(ctx context.Context, fn AgentFunc) (end runEnd) {
+	defer func() {
+		if p := recover(); p != nil {
+			err := &panicError{p, debug.Stack()}
+			s.log(ctx, slog.LevelError, "attempt failed", failureAttrs(err)...)
+			if end.outcome == "" {
+				end = s.again(err.Error())
+			}
+		}
+	}()
+	inner, done := s.startSpan(ctx, Span{Kind: SpanRun, Name: s.run.Agent})
+	called := s.called(inner, start(func() (any, error) { return fn(inner, &Task{s}) }))
 	// The agent, or a framework between it and this package, may have dropped or replaced what ended the run.
 	err := s.whyEnded(called.err)
-	end := s.conclude(ctx, fn, called.value, err)
+	end = s.conclude(inner, fn, called.value, err)
 	s.stop(&stopped{outcome: ended, text: "the attempt has ended"}) // for what the agent left running
 	done(SpanEnd{Err: err, Outcome: string(end.outcome)})
 	return end
+}
+
+// called returns what the agent's function returned. When the run has ended, it does not wait for ever.
+func (s *session) called(ctx context.Context, running <-chan result) result {
+	if s.eager {
+		return <-running
+	}
+	select {
+	case r := <-running:
+		return r
+	case <-s.done:
+	}
+	timer := time.NewTimer(endTimeout)
+	defer timer.Stop()
+	select {
+	case r := <-running:
+		return r
+	case <-timer.C:
+		s.log(ctx, slog.LevelWarn, "the agent's function ignores that its run has ended")
+	}
+	return result{}
 }
 
 // whyEnded returns the error that the agent's function should have returned.

@@ -2,7 +2,6 @@ package a2ad
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -11,7 +10,7 @@ import (
 const releaseTimeout = 10 * time.Second
 
 // attempt calls the agent's function, and tells the server how it ended if no event did. When the context ends, the run
-// is released. The function then has 2 seconds to return.
+// is released.
 func (w *Worker) attempt(ctx context.Context, a *registered, run *runInput) runEnd {
 	if err := w.client.steps(ctx, run); err != nil {
 		if ctx.Err() != nil {
@@ -31,7 +30,7 @@ func (w *Worker) attempt(ctx context.Context, a *registered, run *runInput) runE
 	defer stop()
 	beating.Go(func() { w.heartbeat(beats, s) })
 	ended := make(chan runEnd, 1)
-	go func() { ended <- s.execute(inner, a.fn) }() // it may outlive this call: see abandon
+	go func() { ended <- s.execute(inner, a.fn) }() // it ends soon after the run: see called
 	select {
 	case end := <-ended:
 		if end.outcome != retry {
@@ -60,15 +59,8 @@ func (w *Worker) abandon(ctx context.Context, s *session, running <-chan runEnd)
 	if end.outcome == released {
 		w.release(ctx, s.run)
 	}
-	timer := time.NewTimer(endTimeout)
-	defer timer.Stop()
-	select {
-	case last := <-running:
-		if last.outcome != retry && last.outcome != lost {
-			end = last
-		}
-	case <-timer.C:
-		s.log(ctx, slog.LevelWarn, "the agent's function ignores that its run has ended")
+	if last := <-running; last.outcome != retry && last.outcome != lost {
+		end = last
 	}
 	return end
 }

@@ -16,6 +16,20 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
 var errGoexit = errors.New("the function called runtime.Goexit")
 
+// readable returns an error whose text can be read: that of a nil pointer may panic.
+func readable(err error) (sound error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			sound = &panicError{fmt.Sprintf("(%T).Error: %v", err, p), debug.Stack()}
+		}
+	}()
+	_ = err.Error()
+	return err
+}
+
 // result is what a function of the agent returned.
 type result struct {
 	value any
@@ -34,7 +48,8 @@ func start(fn func() (any, error)) <-chan result {
 			}
 			done <- r
 		}()
-		r.value, r.err = fn()
+		value, err := fn()
+		r = result{value, readable(err)}
 	}()
 	return done
 }

@@ -37,6 +37,7 @@ type session struct {
 	turn   string // prefix of keys if that is not the first message: work for one message is not work for another
 	known  map[string]*recordedStep
 
+	done       <-chan struct{}         // closed when the run has ended
 	endContext context.CancelCauseFunc // of the agent
 	sendCtx    context.Context         //nolint:containedctx // of requests in the background, which outlive calls
 	endSending context.CancelFunc
@@ -72,6 +73,7 @@ func open(ctx context.Context, run *runInput, set settings) (*session, context.C
 	}
 	s.sendCtx, s.endSending = context.WithCancel(context.WithoutCancel(ctx))
 	ctx, s.endContext = context.WithCancelCause(ctx)
+	s.done = ctx.Done()
 	for _, step := range run.Steps {
 		s.known[step.Key] = step
 	}
