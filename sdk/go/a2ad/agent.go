@@ -49,7 +49,7 @@ func (s *session) execute(ctx context.Context, fn AgentFunc) (end runEnd) {
 	// The agent, or a framework between it and this package, may have dropped or replaced what ended the run.
 	err := s.whyEnded(called.err)
 	end = s.conclude(inner, fn, called.value, err)
-	s.stop(&stopped{outcome: ended, text: "the attempt has ended"}) // for what the agent left running
+	s.stop(errAttemptEnded()) // for what the agent left running
 	done(SpanEnd{Err: err, Outcome: string(end.outcome)})
 	return end
 }
@@ -152,7 +152,7 @@ func (s *session) complete(ctx context.Context, state string, value any, fn Agen
 	s.endSegments()
 	err := s.add(ctx, statusEvent{statusUpdate{st}})
 	if err == nil {
-		err = s.flush(ctx)
+		err = s.store(ctx)
 	}
 	switch {
 	case err == nil:
@@ -187,6 +187,7 @@ func abridged(keys []string) string {
 
 // again drops what was not sent, because the next attempt does it again.
 func (s *session) again(reason string) runEnd {
+	s.stop(errAttemptEnded())
 	s.drop()
 	return runEnd{outcome: retry, reason: clean(reason, maxReason)}
 }

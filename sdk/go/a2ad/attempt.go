@@ -55,6 +55,9 @@ func (w *Worker) abandon(ctx context.Context, s *session, running <-chan runEnd)
 		end = runEnd{outcome: stop.outcome, reason: stop.Error()}
 	}
 	s.stop(&stopped{outcome: released, text: "the worker stops"})
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	s.sent(brief) // it may be the record of work that is done
+	cancel()
 	s.close()
 	if end.outcome == released {
 		w.release(ctx, s.run)

@@ -13,6 +13,21 @@ import (
 	"github.com/a2ad/a2ad/sdk/go/a2ad"
 )
 
+// slowly lets each report take a time, as a distant server does. A request that is canceled is not answered.
+func (s *server) slowly(d time.Duration) {
+	s.answer = func(r request) (int, string) {
+		if !strings.HasSuffix(r.path, "events") {
+			return 0, ""
+		}
+		select {
+		case <-time.After(d):
+			return 0, ""
+		case <-r.ctx.Done():
+			return -1, ""
+		}
+	}
+}
+
 type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
@@ -75,6 +90,87 @@ func TestPanicOfTheTraceAfterTheEnd(t *testing.T) {
 	})
 }
 
+// The context of a call does not decide whether its record counts: work that is done is recorded, and the attempt ends
+// only after that.
+func TestStepOutlivesTheContextOfItsCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.slowly(5 * time.Second)
+		paid := make(chan error, 1)
+		_, stop := s.work(a2ad.Options{}, func(ctx context.Context, t *a2ad.Task) (any, error) {
+			if err := t.Write(ctx, "x"); err != nil {
+				return nil, err
+			}
+			time.Sleep(time.Millisecond) // now it is being sent
+			brief, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			paid <- a2ad.Do(brief, t, "pay", func(context.Context) error { return nil })
+			return nil, errors.New("later")
+		})
+		s.add("t", nil)
+		err := <-paid
+		time.Sleep(time.Minute)
+		stop()
+		if n := len(s.sent("events")); err != nil || n != 2 || !strings.Contains(s.sent("events")[1].body, `"pay#1"`) {
+			t.Errorf("the step returned %v, sent %v", err, s.sent("events"))
+		}
+	})
+}
+
+func TestWaitOutlivesTheContextOfItsCall(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(ctx context.Context, t *a2ad.Task) error{
+		"sleep": func(ctx context.Context, t *a2ad.Task) error { return t.Sleep(ctx, time.Hour) },
+		"ask":   func(ctx context.Context, t *a2ad.Task) error { _, err := t.Ask(ctx, "Go?"); return err },
+		"signal": func(ctx context.Context, t *a2ad.Task) error {
+			_, err := a2ad.Signal[int](ctx, t, "paid", 0)
+			return err
+		},
+		"call": func(ctx context.Context, t *a2ad.Task) error { _, err := t.Call(ctx, "other", "x"); return err },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t)
+			s.slowly(5 * time.Second)
+			got := make(chan error, 1)
+			_, stop := s.work(a2ad.Options{}, func(ctx context.Context, t *a2ad.Task) (any, error) {
+				brief, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				err := call(brief, t)
+				got <- err
+				return nil, err
+			})
+			s.add("t", nil)
+			err := <-got
+			time.Sleep(time.Minute)
+			stop()
+			if !errors.Is(err, a2ad.ErrStopped) || len(s.sent("finish")) != 0 {
+				t.Errorf("%s returned %v, sent %v", name, err, s.sent("finish"))
+			}
+		})
+	}
+}
+
+// What is being sent when an attempt fails is stored before the server hears of the failure.
+func TestFailureWaitsForTheRequestInProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.slowly(5 * time.Second)
+		_, stop := s.work(a2ad.Options{}, func(ctx context.Context, t *a2ad.Task) (any, error) {
+			err := t.Write(ctx, "x")
+			time.Sleep(time.Millisecond) // now it is being sent
+			return nil, errors.Join(err, errors.New("busy"))
+		})
+		s.add("t", nil)
+		time.Sleep(time.Minute)
+		stop()
+		if sent := s.sent("finish"); len(sent) != 1 || sent[0].at != 5*time.Second {
+			t.Errorf("sent %v, want one at 5 s", sent)
+		}
+	})
+}
+
 // A function that ignores that its run has ended does not keep its slot.
 func TestDeafFunctionFreesItsSlot(t *testing.T) {
 	t.Parallel()
@@ -107,6 +203,27 @@ func TestDeafFunctionFreesItsSlot(t *testing.T) {
 		stop()
 		if !strings.Contains(logs.String(), "ignores that its run has ended") || len(s.sent("deaf/1/events")) != 0 {
 			t.Errorf("sent %v, and logged\n%s", s.sent("deaf/1/events"), logs.String())
+		}
+	})
+}
+
+// The record of work that is done when the worker stops is still stored.
+func TestStopWaitsForTheRequestInProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.slowly(2 * time.Second)
+		begun := make(chan struct{})
+		_, stop := s.work(a2ad.Options{Grace: 5 * time.Second}, func(ctx context.Context, t *a2ad.Task) (any, error) {
+			close(begun)
+			return nil, a2ad.Do(ctx, t, "pay", func(context.Context) error { time.Sleep(4 * time.Second); return nil })
+		})
+		s.add("t", nil)
+		<-begun
+		stop()
+		events, finish := s.sent("events"), s.sent("finish")
+		if len(events) != 1 || len(finish) != 1 || finish[0].at != 6*time.Second {
+			t.Errorf("sent %v, then %v, want the release after the answer at 6 s", events, finish)
 		}
 	})
 }

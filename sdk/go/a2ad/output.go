@@ -140,7 +140,7 @@ func (s *session) once(ctx context.Context, name, kind, artifact string, event a
 		if err := s.add(ctx, event); err != nil {
 			return false, err
 		}
-		return true, s.flush(ctx)
+		return true, s.store(ctx)
 	}
 	key, err := s.key(ctx, name)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *session) once(ctx context.Context, name, kind, artifact string, event a
 	if err := s.add(ctx, event, stepEvent{stepRecord{Key: key, Name: kind, Input: sent}}); err != nil {
 		return false, err
 	}
-	return true, s.flush(ctx)
+	return true, s.store(ctx)
 }
 
 // openSegment begins the segment of an artifact that a handler changes, so that the change can be taken back.

@@ -15,7 +15,8 @@ const (
 	mostPostpone  = 5 * time.Minute
 )
 
-// drop drops what was not sent, because the next attempt does it again. Only its usage counts.
+// drop drops what was not sent, because the next attempt does it again. Only its usage counts. What is being sent is
+// stored first: the run must not end before.
 func (s *session) drop() {
 	s.mu.Lock()
 	var usage []json.RawMessage
@@ -34,6 +35,7 @@ func (s *session) drop() {
 	}
 	s.pending, s.held, s.segments, s.bytes = nil, nil, nil, 0
 	s.mu.Unlock()
+	s.sent(s.sendCtx)
 	if len(usage) > 0 {
 		_, _ = s.report(s.sendCtx, s.run, usage, "usage") // if it is lost, so is the lease
 	}
@@ -74,10 +76,10 @@ func (s *session) settle(ctx context.Context) error {
 	for _, ended := range steps {
 		select {
 		case <-ended:
-		case <-s.sendCtx.Done():
+		case <-s.done: // so nothing more can be recorded
 		}
 	}
-	return s.flush(context.WithoutCancel(ctx))
+	return s.store(ctx)
 }
 
 // postponement is the step that records the mistake, and the wait after it.

@@ -184,8 +184,26 @@ func (s *session) send() {
 
 func errTaskCanceled() error { return &stopped{outcome: canceled, text: "the task was canceled"} }
 
-// flush sends what waits, and returns when the server has stored it. If the context ends first, the request goes on:
-// nothing is lost or sent twice.
+// sent returns when the request in progress has ended, or the context ends.
+func (s *session) sent(ctx context.Context) {
+	s.mu.Lock()
+	sender := s.sender
+	s.mu.Unlock()
+	if sender == nil {
+		return
+	}
+	select {
+	case <-sender:
+	case <-ctx.Done():
+	}
+}
+
+// store sends what waits, and returns when the server has stored it, or the run has ended. The end of the caller's
+// context does not matter: the call would return something else when the agent runs again over the record.
+func (s *session) store(ctx context.Context) error { return s.flush(context.WithoutCancel(ctx)) }
+
+// flush is like store, but it also returns if the context ends. The request goes on then: nothing is lost or sent
+// twice.
 func (s *session) flush(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,13 +222,14 @@ func (s *session) flush(ctx context.Context) error {
 		s.mu.Unlock()
 		select {
 		case <-sent:
+		case <-s.done:
 		case <-ctx.Done():
 		}
 		s.mu.Lock()
+		if s.stopped != nil {
+			return s.stopped
+		}
 		if ctx.Err() != nil {
-			if s.stopped != nil {
-				return s.stopped
-			}
 			if s.sender != nil || len(s.pending) > 0 {
 				return context.Cause(ctx)
 			}

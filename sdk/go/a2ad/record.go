@@ -26,7 +26,7 @@ func (t *try) send(ctx context.Context, r tryRecord) error {
 	if err := t.session.add(ctx, t.withUsage(r)...); err != nil {
 		return err
 	}
-	return t.session.flush(ctx)
+	return t.session.store(ctx)
 }
 
 // takeUsage removes and returns the usage that the function has reported.

@@ -64,7 +64,7 @@ func (s *session) write(ctx context.Context, artifact, name, text string) error 
 	full := s.sendTextLocked()
 	s.mu.Unlock()
 	if full {
-		return s.flush(ctx)
+		return s.store(ctx)
 	}
 	return nil
 }

@@ -241,6 +241,8 @@ func (s *session) wrong() error {
 	return s.mistake
 }
 
+func errAttemptEnded() error { return &stopped{outcome: ended, text: "the attempt has ended"} }
+
 // add adds events, which are stored together, to those that wait to be sent.
 func (s *session) add(ctx context.Context, events ...any) error {
 	encoded := make([]json.RawMessage, len(events))

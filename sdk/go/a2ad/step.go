@@ -72,6 +72,9 @@ func firstOf(errs ...error) error {
 // its timeout, Step no longer waits for it, and nothing that it writes is recorded. If fn returns [Retry], [Fail] or
 // [Reject], also wrapped in another error, it is not called again, and Step returns that one.
 //
+// If ctx has ended when fn returns an error, Step returns the cause, and nothing is recorded. What fn has completed is
+// recorded even then.
+//
 // If the agent handles the error, or the retries are used up, the failure is recorded. Otherwise the attempt fails, and
 // the next one does the step again. A mistake that is found after fn was called fails the step for good, so that the
 // work is not repeated: a result that cannot be recorded, or a wrong call of this package in fn.

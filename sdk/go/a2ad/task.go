@@ -118,7 +118,7 @@ func (t *Task) Checkpoint(ctx context.Context, value any) error {
 		if err := s.add(ctx, checkpointEvent{data}); err != nil {
 			return err
 		}
-		if err := s.flush(ctx); err != nil {
+		if err := s.store(ctx); err != nil {
 			return err
 		}
 		s.mu.Lock()

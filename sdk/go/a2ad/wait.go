@@ -98,7 +98,7 @@ func (s *session) wait(ctx context.Context, w waitRecord) (waitResult, error) {
 	if err := s.add(ctx, waitEvent{w}); err != nil {
 		return waitResult{}, err
 	}
-	if err := s.flush(ctx); err != nil {
+	if err := s.store(ctx); err != nil {
 		return waitResult{}, err
 	}
 	s.stop(&stopped{outcome: waiting, text: "the task waits", line: s.callingLine(ctx)})
