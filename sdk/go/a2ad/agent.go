@@ -150,14 +150,14 @@ func (s *session) complete(ctx context.Context, state string, value any, fn Agen
 		st.Message = &sentMessage{parts}
 	}
 	s.endSegments()
-	err := s.add(ctx, statusEvent{statusUpdate{st}})
+	err := s.addLast(ctx, statusEvent{statusUpdate{st}})
 	if err == nil {
 		err = s.store(ctx)
 	}
 	switch {
 	case err == nil:
 		return runEnd{outcome: finished}
-	case isMistake(err): // the server refuses it
+	case isMistake(err): // a call is in progress, or the server refuses the status
 		return s.postpone(ctx, err)
 	}
 	return s.ended(err)

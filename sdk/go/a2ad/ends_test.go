@@ -207,6 +207,57 @@ func TestDeafFunctionFreesItsSlot(t *testing.T) {
 	})
 }
 
+// A function must wait for the calls that it begins: otherwise their work may be lost.
+func TestFunctionMustWaitForItsCalls(t *testing.T) {
+	t.Parallel()
+	sent := works(t, func(ctx context.Context, t *a2ad.Task) (any, error) {
+		begun := make(chan struct{})
+		go func() {
+			_ = a2ad.Do(ctx, t, "pay", func(context.Context) error {
+				close(begun)
+				time.Sleep(5 * time.Second)
+				return nil
+			})
+		}()
+		<-begun
+		return "ok", nil
+	})
+	pay, postponed := strings.Index(sent, `{"key":"pay#1"`), strings.Index(sent, `{"key":"postponed"`)
+	if pay < 0 || postponed < pay || strings.Contains(sent, "COMPLETED") || !strings.Contains(sent, "ends_test.go:") {
+		t.Errorf("sent:\n%s", sent)
+	}
+}
+
+// Nothing follows the state that ends a task: the server would refuse it.
+func TestNothingFollowsTheEndOfTheTask(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.slowly(5 * time.Second)
+		late := make(chan error, 3)
+		_, stop := s.work(a2ad.Options{}, func(ctx context.Context, t *a2ad.Task) (any, error) {
+			go func() {
+				time.Sleep(time.Second)
+				late <- t.Write(ctx, "x")
+				late <- t.Status(ctx, "x")
+				late <- a2ad.Do(ctx, t, "x", func(context.Context) error { panic("called") })
+			}()
+			return "ok", nil
+		})
+		s.add("t", nil)
+		for range 3 {
+			if err := <-late; !errors.Is(err, a2ad.ErrStopped) {
+				t.Errorf("a late call returned %v", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if sent := s.sent("runs/"); len(sent) != 1 {
+			t.Errorf("sent %v", sent)
+		}
+	})
+}
+
 // The record of work that is done when the worker stops is still stored.
 func TestStopWaitsForTheRequestInProgress(t *testing.T) {
 	t.Parallel()

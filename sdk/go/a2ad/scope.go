@@ -76,6 +76,9 @@ func (s *session) inPlace(ctx context.Context, where *place, call func() error) 
 	case s.mistake != nil:
 		defer s.mu.Unlock()
 		return s.mistake
+	case s.final:
+		defer s.mu.Unlock()
+		return s.overLocked()
 	case other != nil:
 		defer s.mu.Unlock()
 		return errAtOnce(other.line())

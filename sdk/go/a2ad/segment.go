@@ -71,8 +71,8 @@ func (s *session) write(ctx context.Context, artifact, name, text string) error 
 
 // segmentLocked returns the current segment of an artifact. Without one, it begins the next.
 func (s *session) segmentLocked(ctx context.Context, artifact string) (*segment, error) {
-	if s.stopped != nil {
-		return nil, s.stopped
+	if err := s.overLocked(); err != nil {
+		return nil, err
 	}
 	for _, g := range s.segments {
 		if g.artifact == artifact {

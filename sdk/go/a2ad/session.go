@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ type session struct {
 	mu       sync.Mutex
 	scope    string            // guarded by mu: prefix of keys; that of a handler also has its checkpoint
 	stopped  error             // guarded by mu: why the run has ended
+	final    bool              // guarded by mu: the state of the task is added, which ends it
 	mistake  error             // guarded by mu: the first of the program; after it, the agent may begin no other call
 	calling  map[string]*place // guarded by mu: by the prefix of their branch, where the calls in progress were made
 	answered int               // guarded by mu: the message of the turn that has answered the last question
@@ -243,6 +245,14 @@ func (s *session) wrong() error {
 
 func errAttemptEnded() error { return &stopped{outcome: ended, text: "the attempt has ended"} }
 
+// overLocked returns why nothing can be added; nil if it can. Nothing may follow the state that ends the task.
+func (s *session) overLocked() error {
+	if s.stopped == nil && s.final {
+		return errAttemptEnded()
+	}
+	return s.stopped
+}
+
 // add adds events, which are stored together, to those that wait to be sent.
 func (s *session) add(ctx context.Context, events ...any) error {
 	encoded := make([]json.RawMessage, len(events))
@@ -251,13 +261,33 @@ func (s *session) add(ctx context.Context, events ...any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped != nil {
-		return s.stopped
+	return s.addLocked(ctx, encoded...)
+}
+
+func (s *session) addLocked(ctx context.Context, events ...json.RawMessage) error {
+	if err := s.overLocked(); err != nil {
+		return err
 	}
 	s.closeSegmentsLocked()
 	s.releaseHeldLocked(ctx)
-	s.put(unit{events: encoded})
+	s.put(unit{events: events})
 	return nil
+}
+
+// addLast adds the state that ends the task, unless the agent's function has left a call in progress.
+func (s *session) addLast(ctx context.Context, event any) error {
+	encoded := mustCompact(event)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if branches := slices.Sorted(maps.Keys(s.calling)); len(branches) > 0 {
+		return &UsageError{
+			Text: "the function has returned, but this call is still in progress: wait for it, or use Gather",
+			Line: s.calling[branches[0]].line(),
+		}
+	}
+	err := s.addLocked(ctx, encoded)
+	s.final = err == nil
+	return err
 }
 
 // hold keeps the record of a failure until the agent does something else, so has handled it.

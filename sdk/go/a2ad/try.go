@@ -244,8 +244,8 @@ func (t *try) addText(ctx context.Context, id, name, text string) (full bool, er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped != nil {
-		return false, s.stopped
+	if err := s.overLocked(); err != nil {
+		return false, err
 	}
 	s.addText(id, name, t.tail.next(name, text))
 	return s.sendTextLocked(), nil
