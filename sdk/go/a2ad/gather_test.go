@@ -20,7 +20,7 @@ func TestCallsAtOnceAreRefused(t *testing.T) {
 		go func() {
 			_ = a2ad.Do(ctx, t, "look", func(context.Context) error {
 				close(begun)
-				time.Sleep(5 * time.Second) // longer than the agent's function
+				takes(5 * time.Second) // longer than the agent's function
 				return nil
 			})
 		}()
@@ -110,7 +110,7 @@ func TestPauseOfABranchWhileOthersWork(t *testing.T) {
 			}, a2ad.Retries(1), a2ad.Backoff(time.Minute))
 		}, func(ctx context.Context) error {
 			return a2ad.Do(ctx, t, "slow", func(context.Context) error {
-				time.Sleep(2 * time.Minute)
+				takes(2 * time.Minute)
 				return nil
 			})
 		})
@@ -132,7 +132,7 @@ func TestBranchThatWaitsBeginsNothing(t *testing.T) {
 			late = a2ad.Do(ctx, t, "instead", func(context.Context) error { return nil })
 			return err
 		}, func(ctx context.Context) error {
-			return a2ad.Do(ctx, t, "slow", func(context.Context) error { time.Sleep(5 * time.Second); return nil })
+			return a2ad.Do(ctx, t, "slow", func(context.Context) error { takes(5 * time.Second); return nil })
 		})
 	})
 	if !errors.Is(late, a2ad.ErrStopped) || strings.Contains(sent, "instead") || !strings.Contains(sent, `"wait"`) {

@@ -237,3 +237,6 @@ func TestTextIsCutBetweenCharacters(t *testing.T) {
 		t.Errorf("%d characters in %d pieces", strings.Count(sent, "🚆"), strings.Count(sent, `{"artifactUpdate":`))
 	}
 }
+
+// takes is work that lasts for a time, in the bubble of [works].
+func takes(d time.Duration) { time.Sleep(d) }
