@@ -214,10 +214,11 @@ func withoutPause(e map[string]any) map[string]any {
 var (
 	someID = regexp.MustCompile(
 		`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\bmsg-[A-Z2-7]{26}|\b[0-9]+-message-[0-9]+`)
-	someTime = regexp.MustCompile(`"20\d\d-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)"`)
+	someFolder = regexp.MustCompile(`(?:/[\w.-]+)+/(\w+\.\w+:[0-9]+)`) // of the line of a mistake
+	someTime   = regexp.MustCompile(`"20\d\d-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)"`)
 )
 
-// steady replaces ids and times, which differ each time.
+// steady replaces ids, times and folders, which differ each time.
 func steady(text []byte) []byte {
 	ids := make(map[string]string)
 	text = someID.ReplaceAllFunc(text, func(id []byte) []byte {
@@ -226,6 +227,7 @@ func steady(text []byte) []byte {
 		}
 		return []byte(ids[string(id)])
 	})
+	text = someFolder.ReplaceAll(text, []byte("$1"))
 	return someTime.ReplaceAll(text, []byte(`"2099-01-01T00:00:00Z"`))
 }
 

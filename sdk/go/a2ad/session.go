@@ -128,7 +128,7 @@ func (s *session) key(ctx context.Context, name string) (string, error) {
 	}
 	key := s.nextKeyLocked(prefix + name)
 	if len(key) > maxKey-16 { // the key of a pause is longer
-		return "", misuse("the name %.60q is too long inside so many nested Gathers", name)
+		return "", misuse("the name %.60q is too long at this depth of nested Gathers", name)
 	}
 	return key, nil
 }

@@ -143,7 +143,7 @@ def key(session: Session, name: str) -> str:
     here = branch.get()
     made = session.next_key((session.scope if here is None else here.prefix) + name)
     if len(made.encode()) > _check.MAX_ID - 16:  # the key of a pause is longer
-        raise UsageError(f"the name {name!r:.60} is too long inside so many nested gathers")
+        raise UsageError(f"the name {name!r:.60} is too long at this depth of nested gathers")
     return made
 
 
