@@ -191,7 +191,7 @@ func TestKeysAreThoseOfTheOtherLibraries(t *testing.T) {
 			return map[string]any{"messageId": id, "role": "ROLE_USER", "parts": []any{map[string]any{"text": "x"}}}
 		}
 		s.add("t", map[string]any{
-			"checkpoint": json.RawMessage(`{"n":1}`), "messages": []any{message("b")},
+			"checkpoint": json.RawMessage(`{"n":1,"10":{"b":1,"a":2}}`), "messages": []any{message("b")},
 			"task": map[string]any{"history": []any{message("b"), message("b")}}, // clients reuse ids
 		})
 		synctest.Wait()
@@ -201,7 +201,7 @@ func TestKeysAreThoseOfTheOtherLibraries(t *testing.T) {
 			sent += r.body
 		}
 		for _, want := range []string{
-			`"key":"m2/2bfd14f4/plan#1"`, `"key":"m2/2bfd14f4/gather#1.1/look#1"`, `{"text":"t:m2/pay"}`,
+			`"key":"m2/5c91750f/plan#1"`, `"key":"m2/5c91750f/gather#1.1/look#1"`, `{"text":"t:m2/pay"}`,
 		} {
 			if !strings.Contains(sent, want) {
 				t.Errorf("nothing sent has %s:\n%s", want, sent)

@@ -113,7 +113,7 @@ func (s *session) setScope(checkpoint json.RawMessage) {
 		return
 	}
 	s.scope = s.turn
-	if data, err := compact(checkpoint); err == nil && len(checkpoint) > 0 && string(data) != "null" {
+	if data := inOrder(checkpoint); len(data) > 0 && string(data) != "null" {
 		s.scope += digest(data)[:8] + "/"
 	}
 }

@@ -124,7 +124,8 @@ def attempt(agent: Agent, run: dict[str, Any]) -> tuple[Ending, list[Any]]:
 
     async def once() -> Ending:
         threads = Threads()
-        session = Session(Run.decode({"taskId": "t", "epoch": 1, **run}), Server(), threads)
+        decoded = Run.decode({"taskId": "t", "epoch": 1, **run})
+        session = Session(decoded, Server(), threads, replay=agent.replay)
         try:
             return await execute(agent, session)
         finally:

@@ -168,6 +168,18 @@ def test_keys_of_a_turn_have_one_prefix() -> None:
     ]
 
 
+def test_keys_of_a_handler_do_not_depend_on_the_order_of_members() -> None:
+    async def plans(task: Task, message: Message) -> None:
+        await task.checkpoint({"n": 1, "10": {"b": 1, "a": 2}})
+        await task.step("plan", lambda: 1)
+
+    messages = [said("1", "Lyon")]
+    for checkpoint in (None, {"10": {"a": 2, "b": 1}, "n": 1}):
+        run = {"messages": messages, "checkpoint": checkpoint}
+        _, events = attempt(Agent("a", plans, replay=False), run)
+        assert events[1]["step"]["key"] == "5c91750f/plan#1"
+
+
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_task_has_what_the_requests_said(sync: bool) -> None:
     seen: list[Any] = []

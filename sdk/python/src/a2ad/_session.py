@@ -112,17 +112,17 @@ class Session:
         self._sender: asyncio.Task[None] | None = None
         self._timer: asyncio.Handle | None = None
         if not replay:
-            self.saved(_values.compact(run.checkpoint))
+            self.saved(run.checkpoint)
             for event in _segments.take_back(run.steps):
                 self._put((event,))
 
     # Keys
 
-    def saved(self, checkpoint: str) -> None:
+    def saved(self, checkpoint: Any) -> None:
         """Begin new keys after a checkpoint of a handler."""
         if not self.replay:
-            after = "" if checkpoint == "null" else f"{_values.digest(checkpoint)[:8]}/"
-            self.scope = self.turn + after
+            text = _values.compact(_values.in_order(checkpoint))
+            self.scope = self.turn + ("" if text == "null" else f"{_values.digest(text)[:8]}/")
 
     def next_key(self, name: str) -> str:
         """Return the key of the next use of a name: ``plan#1``, then ``plan#2``."""

@@ -206,7 +206,7 @@ class Task:
         session.add_raw(f'{{"checkpoint":{text}}}')
         await session.flush()
         self.saved = saved
-        session.saved(text)
+        session.saved(saved)
 
     def usage(
         self,
