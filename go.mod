@@ -2,6 +2,8 @@ module github.com/a2ad/a2ad
 
 go 1.26.0
 
+ignore ./sdk/typescript/node_modules
+
 require (
 	github.com/a2aproject/a2a-go v0.3.15
 	github.com/a2aproject/a2a-go/v2 v2.4.0

@@ -1,0 +1,85 @@
+/** HTTP proxies, as HTTP_PROXY, HTTPS_PROXY and NO_PROXY name them. Node itself does not read these by default. */
+import * as http from "node:http";
+import * as https from "node:https";
+import type { Duplex } from "node:stream";
+import { connect as connectTls } from "node:tls";
+
+const connectTimeout = 10_000;
+
+export interface Proxy {
+  readonly hostname: string;
+  readonly port: string;
+  /** What authorizes requests to it. */
+  readonly headers: Record<string, string>;
+}
+
+/** Returns the proxy for a server, or undefined. */
+export function proxyFor(url: URL, environment: NodeJS.ProcessEnv = process.env): Proxy | undefined {
+  const read = (name: string) => environment[name.toLowerCase()] ?? environment[name];
+  const named = read(url.protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY") ?? "";
+  if (named === "" || bypasses(url, read("NO_PROXY") ?? "")) {
+    return undefined;
+  }
+  const proxy = new URL(named.includes("://") ? named : `http://${named}`);
+  const login = [proxy.username, proxy.password].map(decodeURIComponent).join(":");
+  const basic = `Basic ${Buffer.from(login).toString("base64")}`;
+  return {
+    hostname: proxy.hostname,
+    port: proxy.port || "8080",
+    headers: login === ":" ? {} : { "Proxy-Authorization": basic },
+  };
+}
+
+/** Returns whether NO_PROXY has the host of a server, or a domain of it. */
+function bypasses(url: URL, without: string): boolean {
+  return without.split(",").some((entry) => {
+    const name = entry
+      .trim()
+      .replace(/^\*?\./, "")
+      .toLowerCase();
+    return name === "*" || (name !== "" && (url.host === name || `.${url.hostname}`.endsWith(`.${name}`)));
+  });
+}
+
+/** Returns an agent whose connections to a server with TLS go through a proxy. */
+export function throughProxy(proxy: Proxy, options: https.AgentOptions): https.Agent {
+  return new ProxyAgent(proxy, options);
+}
+
+type Connected = (err: Error | null, socket: Duplex) => void;
+
+class ProxyAgent extends https.Agent {
+  constructor(
+    private readonly proxy: Proxy,
+    options: https.AgentOptions,
+  ) {
+    super(options);
+  }
+
+  /** Lets the proxy connect to the server, and starts TLS with the server. */
+  override createConnection(options: http.RequestOptions, connected?: Connected): undefined {
+    const { hostname, port, headers } = this.proxy;
+    const failed = connected as ((err: Error) => void) | undefined;
+    const server = options.hostname ?? options.host ?? "";
+    const target = `${server}:${options.port ?? 443}`;
+    const how = { hostname, port, method: "CONNECT", path: target, headers: { Host: target, ...headers } };
+    const asked = http.request({ ...how, agent: false, timeout: connectTimeout });
+    asked.on("timeout", () => asked.destroy(new Error(`the proxy ${hostname} does not answer`)));
+    asked.on("error", (err) => failed?.(err));
+    asked.on("response", ({ statusCode }) => {
+      asked.destroy(new Error(`the proxy ${hostname} answered ${statusCode ?? 0}`));
+    });
+    asked.on("connect", ({ statusCode }, socket: Duplex) => {
+      if (statusCode !== 200) {
+        socket.destroy();
+        failed?.(new Error(`the proxy ${hostname} answered ${statusCode ?? 0}`));
+        return;
+      }
+      const secure = connectTls({ socket, servername: server });
+      secure.once("error", (err: Error) => failed?.(err));
+      secure.once("secureConnect", () => connected?.(null, secure));
+    });
+    asked.end();
+    return undefined;
+  }
+}
