@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the conformance suite with the libraries for Python and Go. Arguments go to `go test`:
+# Runs the conformance suite with the libraries for Python, Go and TypeScript. Arguments go to `go test`:
 #   scripts/sdk-conformance.sh -run 'TestConformance/python/case/ask'
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,10 +13,16 @@ python=$(scripts/python-env.sh sdk/python/requirements-dev.txt)
 	MYPYPATH=src "$python" -m mypy --strict ../conformance/python
 )
 
+(
+	cd sdk/typescript
+	npm ci --ignore-scripts --no-audit --no-fund --silent
+	npm run --silent compile
+)
 mkdir -p bin
 (cd sdk/go && go build -o "$root/bin/conformance-go" ./internal/conformance)
 
 driver="env PYTHONPATH=$root/sdk/python/src $python -B $root/sdk/conformance/python/driver.py"
 # Cases mostly wait, so more of them run at once than there are processors.
 go test ./sdk/conformance -count=1 -parallel 8 -timeout 30m "$@" -args ${UPDATE:+-update} \
-	-driver "python=$driver" -driver "go=$root/bin/conformance-go" -driver "python-sync=$driver --sync"
+	-driver "python=$driver" -driver "go=$root/bin/conformance-go" \
+	-driver "typescript=node $root/sdk/typescript/build/test/conformance/driver.js" -driver "python-sync=$driver --sync"

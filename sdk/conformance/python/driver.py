@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 
 import a2ad
+from a2ad import testing
 
 VARIABLE = re.compile(r"\{(\w+)\}")
 
@@ -345,8 +346,28 @@ def main(job: Any, *, sync: bool) -> None:
     worker.run()
 
 
+def names(*, sync: bool) -> dict[str, list[str]]:
+    """Return the public names of the library."""
+    found: dict[str, Any] = {"worker": a2ad.Worker()}
+
+    async def agent(task: a2ad.Task, _: a2ad.Message) -> None:
+        found.update(task=task, artifact=task.artifact("a"))
+
+    def sync_agent(task: a2ad.SyncTask, _: a2ad.Message) -> None:
+        found.update(task=task, artifact=task.artifact("a"))
+
+    testing.run(sync_agent if sync else agent, "x")
+    names = {of: [n for n in dir(v) if not n.startswith("_")] for of, v in found.items()}
+    classes = dict(inspect.getmembers(a2ad, inspect.isclass))
+    names["errors"] = [n for n in a2ad.__all__ if issubclass(classes.get(n, int), BaseException)]
+    return names
+
+
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     *options, file = sys.argv[1:]
+    if file == "--names":
+        print(json.dumps(names(sync="--sync" in options)))
+        sys.exit()
     main(json.loads(Path(file).read_text()), sync="--sync" in options)
