@@ -81,7 +81,7 @@ test: have-go $(GOTESTSUM) ## Run the tests; finds or installs PostgreSQL (RACE=
 	@$(GOTEST)
 
 # The rest. Each target runs alone, too: a table in CONTRIBUTING.md says which one a change needs.
-SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop sdk-python sdk-go sdk-conformance console-browser promcheck deploycheck chaos
+SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop sdk-python sdk-go sdk-typescript sdk-conformance console-browser promcheck deploycheck chaos
 
 .PHONY: test-slow
 test-slow: ## Run everything that `make test` leaves out; takes hours (SLOW="test-crash interop" for some)
@@ -229,8 +229,13 @@ sdk-go: build ## Test the Go library under the race detector, and its module (ne
 	@scripts/ensure-postgres.sh test
 	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-go.sh $(ARGS)
 
+.PHONY: sdk-typescript
+sdk-typescript: build ## Check, test and pack the TypeScript library (needs node and npm)
+	@scripts/ensure-postgres.sh test
+	A2AD_BIN='$(CURDIR)/bin/a2ad' scripts/sdk-typescript.sh
+
 .PHONY: sdk-conformance
-sdk-conformance: have-go ## Test that the libraries behave as sdk/conformance says (needs python3 with venv; ARGS="-run …")
+sdk-conformance: have-go ## Test that the libraries behave as sdk/conformance says (needs python3 with venv, node, npm; ARGS="-run …")
 	@scripts/ensure-postgres.sh test
 	scripts/sdk-conformance.sh $(ARGS)
 
@@ -244,7 +249,7 @@ down: ## Stop the containers of `make up`; keep the database
 
 .PHONY: fmt
 fmt: ## Format the Go code
-	gofmt -w cmd internal migrations sdk
+	gofmt -w cmd internal migrations sdk/conformance sdk/go
 
 .PHONY: generate
 generate: $(SQLC) ## Generate the dbsqlc package of each room from queries/ and migrations/
@@ -269,7 +274,7 @@ prose: $(VALE) ## Check words and sentences of the documents and the help texts 
 
 .PHONY: vet
 vet: ## Check format, go vet, and that go.mod is tidy
-	@out=$$(gofmt -l cmd internal migrations sdk 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
+	@out=$$(gofmt -l cmd internal migrations sdk/conformance sdk/go 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags patroni ./internal/e2e
 	cd sdk/go && $(GO) vet ./... && $(GO) mod tidy -diff

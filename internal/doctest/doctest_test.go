@@ -66,12 +66,14 @@ var commands = []commanded{
 	{"examples/typescript/README.md", false, "npm"},
 	{"sdk/go/README.md", false, "go"},
 	{"sdk/python/README.md", false, "python3"},
+	{"sdk/typescript/README.md", false, "npm"},
 }
 
 // networked are the documents that install packages from the network, and the variables that let the test run them.
 var networked = map[string]string{
 	"examples/typescript/README.md": "A2AD_TEST_NPM", // make interop
 	"sdk/python/README.md":          "A2AD_TEST_PIP", // make sdk-python
+	"sdk/typescript/README.md":      "A2AD_TEST_NPM", // make sdk-typescript
 }
 
 // The documents are followed step by step.
