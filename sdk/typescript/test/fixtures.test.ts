@@ -32,7 +32,7 @@ const faults: ([status: number, body: string] | undefined)[] = [
   undefined, // the report is lost
   [503, '{"error":{"reason":"TRY_AGAIN","message":"a fault"}}'],
   [404, "<html>default backend</html>"],
-  [200, '{"status":"maintenance"}'],
+  [200, '{"status":"maintenance"}'], // not for finish, which any object answers
 ];
 
 /** A worker API that gives a worker one run, and notes what it reports. */
@@ -58,10 +58,9 @@ class Server implements Transport {
     if (path.endsWith("/events")) {
       assert.equal(this.#batches.get(body.batchId) ?? text, text, "a batch differs when it is sent again");
       this.#batches.set(body.batchId, text);
-    } else if (path.endsWith("/finish")) {
-      this.done.finish = steady(body);
     }
-    if (this.#faults.length > 0 && !path.endsWith("/heartbeat")) {
+    const counts = path.endsWith("/events") || (path.endsWith("/finish") && this.#faults[0]?.[0] !== 200);
+    if (this.#faults.length > 0 && counts) {
       const fault = this.#faults.pop();
       return fault === undefined ? Promise.reject(new HttpError("connection reset")) : answer(...fault);
     }
@@ -69,6 +68,8 @@ class Server implements Transport {
       body.events.forEach((event) => {
         add(this.done.events, steady(event));
       });
+    } else if (path.endsWith("/finish")) {
+      this.done.finish = steady(body);
     }
     return answer(200, '{"cancelRequested":false}');
   }

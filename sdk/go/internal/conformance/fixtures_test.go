@@ -80,7 +80,7 @@ func play(t *testing.T, a attempt, handler bool, fault int) {
 	if handler {
 		register = w.Handler
 	}
-	register(run.Agent, function(a.Do, &recorded{left: slices.Clone(a.Effects)}))
+	register(run.Agent, function(a.Do, &recorded{left: slices.Clone(a.Effects)}), a2ad.Concurrency(1))
 	if err := w.Serve(ctx); err != nil {
 		t.Errorf("Serve = %v", err)
 	}
@@ -136,7 +136,7 @@ var faults = []struct {
 	{0, ""},
 	{503, `{"error": {"reason": "TRY_AGAIN", "message": "a fault"}}`},
 	{404, "<html>default backend</html>"},
-	{200, `{"status": "maintenance"}`},
+	{200, `{"status": "maintenance"}`}, // not for finish, which any object answers
 }
 
 // server gives a worker one run, and notes what it reports.
@@ -160,62 +160,73 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case strings.HasSuffix(r.URL.Path, "/claim"):
-		if s.claimed {
-			s.mu.Unlock()
-			<-r.Context().Done()
-			s.mu.Lock()
-			return nil, r.Context().Err()
-		}
+	case strings.HasSuffix(r.URL.Path, "/heartbeat"):
+		return accepted(), nil
+	case strings.HasSuffix(r.URL.Path, "/claim") && !s.claimed:
 		s.claimed = true
 		return respond(200, `{"runs": [`+string(s.run)+`]}`), nil
-	case strings.HasSuffix(r.URL.Path, "/heartbeat"):
-	case strings.HasSuffix(r.URL.Path, "/finish"):
-		s.finish = steady(body)
+	case strings.HasSuffix(r.URL.Path, "/claim"): // the worker has one slot, so it takes the run for ended
 		s.ended()
-	default:
-		if err := s.reportLocked(body); err != nil {
+		return nil, errors.New("the test has ended")
+	case strings.HasSuffix(r.URL.Path, "/events"):
+		if err := s.checkLocked(body); err != nil {
 			return nil, err
 		}
 	}
-	if s.fault == 0 || strings.HasSuffix(r.URL.Path, "/heartbeat") {
-		return respond(200, `{"cancelRequested": false}`), nil
+	if s.fault > 0 && !(s.fault == len(faults) && strings.HasSuffix(r.URL.Path, "/finish")) {
+		f := faults[s.fault-1]
+		s.fault = 0
+		if f.status == 0 {
+			return nil, errors.New("connection reset")
+		}
+		return respond(f.status, f.body), nil
 	}
-	f := faults[s.fault-1]
-	s.fault = 0
-	if f.status == 0 {
-		return nil, errors.New("connection reset")
+	if strings.HasSuffix(r.URL.Path, "/finish") {
+		s.finish = steady(body)
+		s.ended()
+	} else {
+		s.acceptLocked(body)
 	}
-	return respond(f.status, f.body), nil
+	return accepted(), nil
 }
 
-func (s *server) reportLocked(body []byte) error {
-	var v struct {
-		BatchID string
-		Events  json.RawMessage
-	}
-	if err := json.Unmarshal(body, &v); err != nil {
+// report is the body of a report of events.
+type report struct {
+	BatchID string
+	Events  json.RawMessage
+}
+
+// checkLocked checks that a batch is the same when it is sent again.
+func (s *server) checkLocked(body []byte) error {
+	var r report
+	if err := json.Unmarshal(body, &r); err != nil {
 		return err
 	}
-	if old, ok := s.batches[v.BatchID]; ok {
-		if !bytes.Equal(old, v.Events) {
-			return fmt.Errorf("the batch %s differs when it is sent again", v.BatchID)
-		}
-		return nil
+	if old, ok := s.batches[r.BatchID]; ok && !bytes.Equal(old, r.Events) {
+		return fmt.Errorf("the batch %s differs when it is sent again", r.BatchID)
 	}
 	if s.batches == nil {
 		s.batches = make(map[string]json.RawMessage)
 	}
-	s.batches[v.BatchID] = v.Events
-	events, _ := steady(v.Events).([]any)
+	s.batches[r.BatchID] = r.Events
+	return nil
+}
+
+func (s *server) acceptLocked(body []byte) {
+	var r report
+	if err := json.Unmarshal(body, &r); err != nil {
+		return // checkLocked has returned the error
+	}
+	events, _ := steady(r.Events).([]any)
 	for _, e := range events {
 		s.events = appendEvent(s.events, e.(map[string]any))
 	}
 	if ends(s.events) {
 		s.ended()
 	}
-	return nil
 }
+
+func accepted() *http.Response { return respond(200, `{"cancelRequested": false}`) }
 
 func respond(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
