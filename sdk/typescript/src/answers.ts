@@ -137,6 +137,6 @@ function targetOf(ref: string, root: Schema): Json | undefined {
 }
 
 /** Returns the first characters of a value. */
-export function short(value: Json | Message, most = 60): string {
+export function short(value: Json, most = 60): string {
   return (typeof value === "string" ? `'${value}'` : JSON.stringify(value)).slice(0, most);
 }

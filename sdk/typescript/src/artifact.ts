@@ -8,7 +8,7 @@ import { currentStep, nextKey, outsideGather, outsideSteps } from "./scope.js";
 import type { Session } from "./session.js";
 import { beginStream } from "./step.js";
 import { addUsage, usageEvent, type Usage } from "./usage.js";
-import { encodeParts, type Part } from "./wire.js";
+import { encodeParts, type NewPart } from "./wire.js";
 
 /** About a file or a link. */
 export interface FileOptions {
@@ -46,7 +46,7 @@ export class ArtifactWriter {
   data(value: unknown, options: AppendOptions = {}): Promise<void> {
     return this.#send("data", () => {
       checkOptions(options, "data", ["append"]);
-      return [{ data: value === undefined ? null : value } as Part, options.append];
+      return [{ data: value === undefined ? null : value }, options.append];
     });
   }
 
@@ -73,7 +73,7 @@ export class ArtifactWriter {
     return this.#send("replace", () => [{ text: present(text) }, false]);
   }
 
-  #send(method: string, make: () => [Part, boolean | undefined]): Promise<void> {
+  #send(method: string, make: () => [NewPart, boolean | undefined]): Promise<void> {
     return this.#caller.start(method, async () => {
       const { session } = this.#caller;
       const [part, append = false] = make();
@@ -115,7 +115,7 @@ export async function write(session: Session, id: string, name: string, text: st
     session.endSegments([id]); // what is written before the step does not belong to it
     beginStream(step, id);
   }
-  await session.chunk(id, name, text);
+  await session.chunk(id, name, step.pairs.add(text));
 }
 
 /** @internal */

@@ -16,14 +16,11 @@ const maxChoices = 100;
 const years = 10 * 365 * 86_400;
 const units: Record<string, number> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86_400 };
 
-/** Returns the value if it is a string that the server can store. */
+/** Returns the value if it is a string. When it is sent, U+FFFD replaces half a surrogate pair. */
 export function text(value: unknown, what: string, most = maxText): string {
   if (typeof value !== "string") {
     refuseCalls(value);
     throw new UsageError(`${what} must be a string, not ${typeName(value)}`);
-  }
-  if (!value.isWellFormed()) {
-    throw new UsageError(`${what} is not valid Unicode: it has half a surrogate pair`);
   }
   // Each UTF-16 unit is at most three bytes, so most texts need not be counted.
   if (value.length * 3 > most) {
@@ -35,9 +32,18 @@ export function text(value: unknown, what: string, most = maxText): string {
   return value;
 }
 
+/** Returns the value if it is a string that is sent as it is. */
+export function exact(value: unknown, what: string, most = maxText): string {
+  const checked = text(value, what, most);
+  if (!checked.isWellFormed()) {
+    throw new UsageError(`${what} is not valid Unicode: it has half a surrogate pair`);
+  }
+  return checked;
+}
+
 /** Returns the value if it can be a name or an id. */
 export function name(value: unknown, what: string, most = maxName): string {
-  const checked = text(value, what, most);
+  const checked = exact(value, what, most);
   if (checked === "" || checked.includes("\0")) {
     throw new UsageError(`${what} must have 1 to ${most} bytes and no NUL: ${shown(value)}`);
   }
@@ -116,7 +122,7 @@ export function choices(value: unknown): string[] {
     throw new UsageError(`choices must have 1 to ${maxChoices} items, not ${value.length}`);
   }
   return value.map((one: unknown, i) => {
-    const choice = text(one, `choices[${i}]`);
+    const choice = exact(one, `choices[${i}]`);
     if (choice === "" || choice !== choice.trim()) {
       throw new UsageError(`choices[${i}] must not be empty or have spaces around it: ${shown(choice)}`);
     }

@@ -39,5 +39,5 @@ export type { StepFunction, StepOptions } from "./step.js";
 export { Task } from "./task.js";
 export type { Usage } from "./usage.js";
 export type { CallResult } from "./wait.js";
-export { Artifact, Message, type Abort, type Part } from "./wire.js";
+export { Artifact, Message, type Abort, type NewPart, type Part } from "./wire.js";
 export { Worker, type AgentOptions, type WorkerOptions } from "./worker.js";

@@ -12,15 +12,19 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
  */
 export type Recordable<T> = unknown extends T
   ? T
-  : T extends undefined
-    ? null
-    : T extends { toJSON(): infer J }
-      ? Recordable<J>
-      : T extends readonly unknown[]
-        ? { [K in keyof T]: Recordable<T[K]> }
-        : T extends object
-          ? { [K in keyof T]: RecordableMember<T[K]> }
-          : T;
+  : [T] extends [Json]
+    ? T
+    : T extends string | number | boolean | null // also with a brand
+      ? T
+      : T extends undefined
+        ? null
+        : T extends { toJSON(): infer J }
+          ? Recordable<J>
+          : T extends readonly unknown[]
+            ? { [K in keyof T]: Recordable<T[K]> }
+            : T extends object
+              ? { [K in keyof T]: RecordableMember<T[K]> }
+              : T;
 
 type RecordableMember<T> = T extends undefined ? T : Recordable<T>;
 
@@ -44,7 +48,7 @@ export function plain(value: unknown, what: string, most = maxResult): [text: st
       throw err; // a call that was not awaited
     }
     if (err instanceof TooDeep) {
-      throw new UsageError(`${what} is nested deeper than ${maxDepth} levels`);
+      throw new UsageError(`${what} is nested deeper than ${maxDepth} levels, or contains itself`);
     }
     const own = err instanceof Unfit ? {} : { cause: err }; // thrown by a method of the value
     throw new UsageError(
@@ -108,6 +112,16 @@ function argument(value: unknown, inOrder: boolean): string {
   }
 }
 
+/** Returns decoded JSON in order, with the digits of each `bigint`. */
+export const inOrder = (value: unknown): string => new Comparer(Number.POSITIVE_INFINITY, true).encode(value, 0);
+
+/** Reads JSON. Integers that may be beyond 2⁵³, which `JSON.parse` rounds, become a `bigint`. */
+export function parseExactly(text: string): unknown {
+  const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.e])/g, (t) => (t.startsWith('"') ? t : `"\\u0000${t}"`));
+  const isMarked = (v: unknown): v is string => typeof v === "string" && /^\0-?\d+$/.test(v);
+  return JSON.parse(marked, (_, v: unknown) => (isMarked(v) ? BigInt(v.slice(1)) : v));
+}
+
 /** Returns the first `most` characters of a text, with those replaced that cannot be sent. */
 export function clean(text: string, most: number): string {
   return text.slice(0, most).toWellFormed().replaceAll("\0", "\ufffd");
@@ -150,10 +164,7 @@ class Encoder {
   encode(value: unknown, level: number): string {
     switch (typeof value) {
       case "string":
-        if (!value.isWellFormed()) {
-          this.refuse("half a surrogate pair is not valid Unicode");
-        }
-        return JSON.stringify(value);
+        return JSON.stringify(value.toWellFormed());
       case "number":
         return this.#number(value);
       case "boolean":
@@ -184,6 +195,9 @@ class Encoder {
   protected object(value: object, level: number): string {
     if (level >= this.most) {
       throw new TooDeep();
+    }
+    if (types.isBoxedPrimitive(value)) {
+      return this.encode(value.valueOf(), level);
     }
     if (losesContent(value)) {
       return this.other(value);
@@ -240,7 +254,10 @@ class Comparer extends Encoder {
   }
 }
 
-/** Reports whether JSON has no form for an object: most often a promise that the agent did not await. */
+/**
+ * Reports whether `JSON.stringify` loses what an object has: a promise that the agent did not await, a map, or an object
+ * without members that are visible, such as a `Response` of `fetch` or a generator.
+ */
 function losesContent(v: object): boolean {
   return (
     types.isPromise(v) ||
@@ -249,8 +266,16 @@ function losesContent(v: object): boolean {
     types.isRegExp(v) ||
     types.isNativeError(v) ||
     types.isAnyArrayBuffer(v) ||
-    ArrayBuffer.isView(v)
+    ArrayBuffer.isView(v) ||
+    hidesMembers(v)
   );
+}
+
+/** Reports whether an object is of a class and has no members of its own. */
+function hidesMembers(v: object): boolean {
+  const prototype = Object.getPrototypeOf(v) as object | null;
+  const isPlain = prototype === null || Object.getPrototypeOf(prototype) === null; // also of another realm
+  return !isPlain && !Array.isArray(v) && !("toJSON" in v) && Object.keys(v).length === 0;
 }
 
 /** Compares texts by their Unicode characters. `<` compares UTF-16 units: there 🚆 comes before U+FFFD. */

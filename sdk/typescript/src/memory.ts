@@ -1,6 +1,6 @@
 /** A task in memory, which behaves like one on the server. For tests of agents. */
 import { Refused } from "./errors.js";
-import { compact, digest, type Json } from "./json.js";
+import { compact, digest, inOrder, parseExactly, type Json } from "./json.js";
 import type { Usage } from "./usage.js";
 import type { WirePart } from "./wire.js";
 
@@ -59,7 +59,7 @@ export interface StoredStep {
   endedAt?: string;
 }
 
-type StepEvent = Omit<StoredStep, "kind" | "inputSha"> & { input?: Json };
+type StepEvent = Omit<StoredStep, "kind" | "inputSha"> & { input?: unknown };
 
 /** What an agent reports. It has one member. */
 export interface Reported extends Event {
@@ -71,7 +71,16 @@ export interface Reported extends Event {
 }
 
 const finalStates = ["TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_REJECTED"];
-const shaOf = (input: unknown) => (input === undefined ? "" : digest(compact(input, true)));
+const shaOf = (input: unknown) => (input === undefined ? "" : digest(inOrder(input)));
+
+/** Reads an event. The hash of an input counts, so none of its digits may be lost. */
+export function decodeEvent(text: string): Reported {
+  const event = JSON.parse(text) as Reported;
+  if (event.step?.input !== undefined) {
+    event.step.input = (parseExactly(text) as { step: StepEvent }).step.input;
+  }
+  return event;
+}
 
 /** A task as the server keeps it. */
 export class StoredTask {

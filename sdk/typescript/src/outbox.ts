@@ -51,7 +51,7 @@ export class Outbox {
   async write(artifact: string, name: string, text: string): Promise<void> {
     for (let from = 0; from < text.length;) {
       const to = cut(text, from + chunkSize);
-      this.#addText(artifact, name, text.slice(from, to));
+      this.add(artifact, name, text.slice(from, to));
       from = to;
     }
     if (this.#size >= blockSize) {
@@ -63,7 +63,11 @@ export class Outbox {
     }
   }
 
-  #addText(artifact: string, name: string, text: string): void {
+  /** Adds text of at most `chunkSize` to what is sent next. */
+  add(artifact: string, name: string, text: string): void {
+    if (text === "") {
+      return;
+    }
     let last = this.#pending.at(-1);
     if (
       last === undefined ||

@@ -4,6 +4,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { Stopped, UsageError, type NondeterminismError } from "./errors.js";
 import type { Call } from "./call.js";
 import type { Group } from "./gather.js";
+import { Pairs } from "./pairs.js";
 import type { Session } from "./session.js";
 import type { Span } from "./tracing.js";
 import type { Usage } from "./usage.js";
@@ -19,6 +20,7 @@ export class StepTry {
   readonly waiting = new Set<Call<unknown>>();
   /** The first mistake of its function in a call of this library. */
   mistake: UsageError | NondeterminismError | undefined;
+  readonly pairs = new Pairs();
   returned = false;
   ended = false;
 

@@ -1,12 +1,14 @@
 /** Segments: what is written to an artifact between two other calls, recorded as one step. */
 import { compact } from "./json.js";
 import { turnOf } from "./keys.js";
+import type { Pairs } from "./pairs.js";
 import type { Recorded } from "./wire.js";
 
 /** Successive writes to an artifact, which are recorded as one step. */
 export interface Segment {
   readonly key: string;
   readonly replayed: boolean;
+  readonly pairs: Pairs;
 }
 
 /** Returns the event that begins a segment. If it began before, the artifact is restored. */

@@ -6,6 +6,7 @@ import { clean, compact, digest, type Json } from "./json.js";
 import { isOfLibrary, postponed, scopeOf } from "./keys.js";
 import { silent, type Logger } from "./log.js";
 import { Outbox, type Unit } from "./outbox.js";
+import { Pairs } from "./pairs.js";
 import type { Place } from "./place.js";
 import { branchPrefix } from "./scope.js";
 import { beginSegment, endSegment, takeBack, type Segment } from "./segments.js";
@@ -222,8 +223,9 @@ export class Session {
   /** Appends text to an artifact, as part of its current segment. */
   async write(artifact: string, name: string, text: string): Promise<void> {
     this.check();
-    if (!this.segment(artifact).replayed) {
-      await this.chunk(artifact, name, text);
+    const segment = this.segment(artifact);
+    if (!segment.replayed) {
+      await this.chunk(artifact, name, segment.pairs.add(text));
     }
   }
 
@@ -231,6 +233,11 @@ export class Session {
   async chunk(artifact: string, name: string, text: string): Promise<void> {
     this.check();
     await this.#outbox.write(artifact, name, text);
+  }
+
+  /** Appends what is left of the text of a step. */
+  endText(artifact: string, rest: string): void {
+    this.#outbox.add(artifact, "", rest);
   }
 
   /** Returns the current segment of an artifact. Without one, it begins the next. */
@@ -254,7 +261,7 @@ export class Session {
     if (!replayed) {
       this.#outbox.put([beginSegment(key, artifact)]);
     }
-    return { key, replayed };
+    return { key, replayed, pairs: new Pairs() };
   }
 
   /**
@@ -273,6 +280,7 @@ export class Session {
       const segment = this.#segments.get(artifact);
       this.#segments.delete(artifact);
       if (segment?.replayed === false) {
+        this.#outbox.add(artifact, "", segment.pairs.rest());
         this.#outbox.put([endSegment(segment.key)]);
       }
     }

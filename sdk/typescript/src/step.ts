@@ -128,6 +128,7 @@ class Work {
         const started = Date.now();
         const result = await this.try(step);
         if ("value" in result) {
+          session.endText(step.begun, step.pairs.rest());
           session.addRaw(...usageOf(step), stepEvent(step, { attempts: tried, ...times(started) }, result.json));
           await session.flush();
           span.end();

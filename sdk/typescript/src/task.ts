@@ -11,7 +11,7 @@ import type { Session } from "./session.js";
 import { doStep, type StepFunction, type StepOptions } from "./step.js";
 import type { Usage } from "./usage.js";
 import { callAgent, question, wait, waitForSignal, type CallResult } from "./wait.js";
-import type { Abort, Artifact, Message, Part } from "./wire.js";
+import type { Abort, Artifact, Message, NewPart } from "./wire.js";
 
 /**
  * A task, in one attempt of its agent.
@@ -264,7 +264,7 @@ export class Task {
    */
   call(
     agent: string,
-    message: string | Message | readonly Part[],
+    message: string | Message | readonly NewPart[],
     options: { abandon?: boolean } = {},
   ): Promise<CallResult> {
     return this.#caller.start("call", () => callAgent(this.#session, agent, message, options));

@@ -21,20 +21,20 @@ import { difference, equal, outcome } from "./outcome.js";
 import { caller } from "./place.js";
 import { TestServer, type Crashes } from "./testserver.js";
 import type { Usage } from "./usage.js";
-import type { Artifact, Message, Recorded } from "./wire.js";
+import type { Artifact, Recorded } from "./wire.js";
 
 export type { Event } from "./memory.js";
 export { Stuck, WrongAnswer } from "./testserver.js";
 export type { Recorded } from "./wire.js";
 
 /** What a client or another agent says: a text, a `Message`, or a value that becomes a data part. */
-export type Said = string | Message | Exclude<Json, string>;
+export type Said = string | number | boolean | object | null;
 
 export interface TestOptions {
   /** The client's answers to questions, in order, or a function of the question. */
   answers?: readonly Said[] | ((question: string) => Said | undefined);
   /** The values of signals, by name. */
-  signals?: Record<string, Json>;
+  signals?: Record<string, unknown>;
   /** What other agents answer, by name: a text, data, or a function of the text that they get. */
   calls?: Record<string, Said | ((text: string) => Said)>;
   /** How many attempts the agent gets at most; default 5. */

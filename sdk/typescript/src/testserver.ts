@@ -2,9 +2,9 @@ import { execute, type Agent, type AgentFunction } from "./agent.js";
 import { refusal, short } from "./answers.js";
 import type { Clock } from "./clock.js";
 import { A2adError, Refused, Stopped } from "./errors.js";
-import type { Json } from "./json.js";
+import { plain, type Json } from "./json.js";
 import { silent } from "./log.js";
-import { fold, StoredTask, type Reported, type StatusUpdate, type WaitEvent } from "./memory.js";
+import { decodeEvent, fold, StoredTask, type StatusUpdate, type WaitEvent } from "./memory.js";
 import { requestText } from "./outcome.js";
 import { maxEvents } from "./outbox.js";
 import { Session } from "./session.js";
@@ -64,7 +64,8 @@ export class TestServer {
     const { answers = [] } = options;
     const rest = typeof answers === "function" ? [] : [...answers];
     this.#answer = typeof answers === "function" ? answers : () => rest.shift();
-    this.#signals = new Map(Object.entries(options.signals ?? {}));
+    const signals = Object.entries(options.signals ?? {});
+    this.#signals = new Map(signals.map(([name, value]) => [name, plain(value, `the signal '${name}'`)[1]]));
     this.#say(message);
   }
 
@@ -92,7 +93,7 @@ export class TestServer {
   async report(run: Run, events: readonly string[]): Promise<boolean> {
     await Promise.resolve();
     const crash = ++this.crashes.requests === this.crashes.at;
-    const reported = events.map((e) => JSON.parse(e) as Reported);
+    const reported = events.map(decodeEvent);
     if (crash) {
       this.crashes.what = requestText(reported);
     }
@@ -217,7 +218,7 @@ export class TestServer {
     const said = Message.decode({ parts: partsSaid(answer) });
     const why = refusal(said, wait.expects ?? {});
     if (why !== "") {
-      throw new WrongAnswer(`the server refuses the answer ${short(answer, 200)} to '${question}': ${why}`);
+      throw new WrongAnswer(`the server refuses the answer ${short(said.data ?? said.text, 200)} to '${question}': ${why}`);
     }
     return this.#say(answer);
   }
@@ -242,7 +243,7 @@ export class TestServer {
         throw new Stuck(`the agent calls '${agent}': pass calls: { '${agent}': … } with its answer`);
       }
       const text = call.message.parts.flatMap((p) => (typeof p.text === "string" ? [p.text] : [])).join("\n");
-      const parts = partsSaid(typeof does === "function" ? does(text) : does);
+      const parts = partsSaid(typeof does === "function" ? (does as (text: string) => Said)(text) : does);
       step.result = { taskId: `${key}-task`, state: "TASK_STATE_COMPLETED", message: { role: "ROLE_AGENT", parts } };
       step.endedAt = "now";
     }

@@ -5,7 +5,7 @@ import { A2adError, CallError, Stopped, TimeoutError, UsageError } from "./error
 import { compact, digest, fingerprint, withInput, type Json } from "./json.js";
 import { currentBranch, nextKey, outsideSteps } from "./scope.js";
 import type { Session } from "./session.js";
-import { Artifact, encodeParts, isRecord, Message, type Part } from "./wire.js";
+import { Artifact, encodeParts, isRecord, Message, type NewPart } from "./wire.js";
 
 /** What the task waits for: calls, a time, or both. */
 export interface Wait {
@@ -136,7 +136,7 @@ function answer(session: Session, id: string | undefined): Message {
 export async function callAgent(
   session: Session,
   agent: string,
-  message: string | Message | readonly Part[],
+  message: string | Message | readonly NewPart[],
   options: { abandon?: boolean },
 ): Promise<CallResult> {
   checkAgent(agent);
@@ -146,7 +146,7 @@ export async function callAgent(
   if (!Array.isArray(said)) {
     throw new UsageError(`the message must be a string, a Message or an array of parts, not ${typeof said}`);
   }
-  const sent = compact({ parts: encodeParts(said as readonly Part[]) }, true);
+  const sent = compact({ parts: encodeParts(said as readonly NewPart[]) }, true);
   outsideSteps(session, "a call");
   const key = nextKey(session, `call:${agent}`);
   const old = session.recorded(key, "call", agent, digest(sent));

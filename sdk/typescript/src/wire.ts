@@ -1,5 +1,5 @@
 /** The JSON of the worker API: runs, messages and artifacts. */
-import { maxId, maxText, options as checkOptions, text as checkText } from "./check.js";
+import { exact, maxId, maxText, options as checkOptions, text as checkText } from "./check.js";
 import { UsageError } from "./errors.js";
 import { compact, plain, typeName, type Json } from "./json.js";
 
@@ -30,6 +30,9 @@ export interface Part {
   metadata?: Record<string, Json>;
 }
 
+/** A part to send. `data` and `metadata` must have a form in JSON. */
+export type NewPart = Omit<Part, "data" | "metadata"> & { data?: unknown; metadata?: object };
+
 const contents = ["text", "raw", "url", "data"] as const;
 
 /** A message of the client or of an agent. If your agent sends one, only its parts count. */
@@ -52,8 +55,8 @@ export class Message {
   }
 
   /** Returns a message with these parts, for another agent or as the last one of the agent's function. */
-  static of(...parts: Part[]): Message {
-    return new Message("", "agent", parts);
+  static of(...parts: NewPart[]): Message {
+    return new Message("", "agent", parts as Part[]);
   }
 
   /** @internal */
@@ -229,7 +232,7 @@ function decodePart(value: unknown): Part {
 }
 
 /** Returns the JSON of the parts of a message or an artifact, or throws UsageError. */
-export function encodeParts(parts: readonly Part[]): WirePart[] {
+export function encodeParts(parts: readonly NewPart[]): WirePart[] {
   if (parts.length < 1 || parts.length > maxParts) {
     throw new UsageError(`a message must have 1 to ${maxParts} parts, not ${parts.length}`);
   }
@@ -248,7 +251,7 @@ export function encodeParts(parts: readonly Part[]): WirePart[] {
 }
 
 /** Returns a part as A2A 1.0 has it in JSON. */
-function encodePart(part: Part, what: string): object {
+function encodePart(part: NewPart, what: string): object {
   if (!isRecord(part)) {
     throw new UsageError(`${what} must be a part such as { text: "…" }, not ${typeName(part)}`);
   }
@@ -257,14 +260,15 @@ function encodePart(part: Part, what: string): object {
   if (content === undefined || others.length > 0) {
     throw new UsageError(`${what} must have exactly one of text, data, raw and url`);
   }
-  for (const name of ["text", "url"] as const) {
-    if (part[name] !== undefined) {
-      checkText(part[name], `${what}: the ${name}`);
-    }
+  if (part.text !== undefined) {
+    checkText(part.text, `${what}: the text`);
+  }
+  if (part.url !== undefined) {
+    exact(part.url, `${what}: the url`);
   }
   const { mediaType = "", filename = "", metadata = {} } = part;
-  checkText(mediaType, `${what}: the media type`, maxId);
-  checkText(filename, `${what}: the filename`, 4096);
+  exact(mediaType, `${what}: the media type`, maxId);
+  exact(filename, `${what}: the filename`, 4096);
   if (!isRecord(metadata)) {
     throw new UsageError(`${what}: metadata must be an object, not ${typeName(metadata)}`);
   }

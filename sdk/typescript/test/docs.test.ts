@@ -1,6 +1,6 @@
 // What the package says about itself.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 
 import ts from "typescript";
@@ -46,4 +46,36 @@ void test("the public classes and their methods are explained", () => {
   }
   assert.deepEqual(missing, []);
   assert.ok(methods > 20, String(methods));
+});
+
+void test("the TypeScript of the README compiles", () => {
+  const others = `
+    declare function makePlan(text: string): { city: string };
+    declare function writeUp(plan: { city: string }): AsyncIterable<string>;
+    declare function pay(plan: { city: string }): Promise<string>;
+    declare function answer(said: string[], text: string): Promise<string>;`;
+  mkdirSync("build/readme", { recursive: true });
+  const write = (name: string, content: string) => {
+    writeFileSync(`build/readme/${name}`, content);
+    return `build/readme/${name}`;
+  };
+  write("trip.ts", 'import type { Task } from "@a2ad/worker";\nexport const trip = (task: Task) => task.sleep(1);\n');
+  const blocks = [...readFileSync("README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms)].map(([, block = ""]) => block);
+  assert.ok(blocks.length >= 4, String(blocks.length));
+  const files = blocks.map((block, i) => {
+    const imported = block.includes("import ") ? "" : 'import { Worker } from "@a2ad/worker";\nconst worker = new Worker();\n';
+    return write(`block${i}.ts`, `${imported}${block}${block.includes("makePlan") || imported !== "" ? others : ""}`);
+  });
+  const { options } = ts.parseJsonConfigFileContent(
+    {
+      compilerOptions: {
+        ...{ module: "NodeNext", target: "ES2022", lib: ["ES2024"], strict: true, noEmit: true, types: ["node"] },
+        paths: { "@a2ad/worker": ["./src/index.ts"], "@a2ad/worker/testing": ["./src/testing.ts"] },
+      },
+    },
+    ts.sys,
+    ".",
+  );
+  const problems = ts.getPreEmitDiagnostics(ts.createProgram(files, options));
+  assert.equal(ts.formatDiagnostics(problems, { ...ts.createCompilerHost(options), getNewLine: () => "\n" }), "");
 });

@@ -6,6 +6,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import type { Task } from "../src/index.js";
 import type { Clock } from "../src/clock.js";
 import { Outbox } from "../src/outbox.js";
+import { crashEverywhere } from "../src/testing.js";
 import { attempt } from "./kit.js";
 
 /** A clock whose pauses end when the test says. */
@@ -94,4 +95,48 @@ void test("what waits to be sent is not sent after the attempt has failed", asyn
   await clock.pass();
   assert.equal(ending.outcome, "retry");
   assert.deepEqual([raw.join().includes("one "), raw.join().includes("two ")], [true, false]);
+});
+
+const train = "a🚆b";
+
+void test("a character may be cut between two requests", async () => {
+  const clock = new StillClock();
+  const writes = async (task: Task) => {
+    await task.write(train.slice(0, 2));
+    await clock.pass(); // it is sent
+    await task.write(train.slice(2));
+    await task.step("a", async () => {
+      await task.write(train.slice(0, 2));
+      await clock.pass();
+      await task.write(train.slice(2));
+    });
+  };
+  const { events } = await attempt(writes, {}, { clock });
+  const texts = events.flatMap((e) => e.artifactUpdate?.artifact.parts[0]?.text ?? []);
+  assert.deepEqual(texts, ["a", "🚆b", "a", "🚆b"]);
+});
+
+void test("what is left of a cut character is replaced", async () => {
+  const writes = async (task: Task) => {
+    for (const half of train.split("")) {
+      await task.write(half);
+    }
+    await task.step("a", async () => {
+      for (const half of train.split("")) {
+        await task.write(half);
+      }
+    });
+    await task.gather(
+      () => task.step("b", () => task.artifact("b").write(train.slice(0, 2))),
+      () => task.step("c", () => task.artifact("c").write(train.slice(2))),
+    );
+    await task.write(train.slice(0, 2));
+    await task.status(train.slice(0, 2));
+    return await task.step("d", () => ({ [train.slice(0, 2)]: train.slice(2) }));
+  };
+  const { artifacts, data } = await crashEverywhere(writes, "x");
+  const texts = Object.values(artifacts).map(({ id, text }) => [id, text]);
+  const [start, end] = ["a\ufffd", "\ufffdb"];
+  assert.deepEqual(Object.fromEntries(texts), { answer: train + train + start, b: start, c: end });
+  assert.deepEqual(data, { [start]: end });
 });

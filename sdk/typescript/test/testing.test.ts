@@ -176,3 +176,11 @@ void test("the kit refuses what it cannot use", async () => {
     /testing\.test\.js:\d+: duration must/,
   );
 });
+
+void test("the input of a step may be larger than a number", async () => {
+  const asks = async (task: Task) => {
+    await task.step("a", () => 1, { input: [2n ** 64n, -(2n ** 53n) - 1n, 2 ** 60, "12345678901234567890"] });
+    await task.sleep(1);
+  };
+  await crashEverywhere(asks, "x");
+});

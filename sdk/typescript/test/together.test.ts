@@ -36,7 +36,7 @@ void test("calls at once in a branch are refused", async () => {
 
 void test("a call while gather is in progress is refused", async () => {
   const err = await refused(async (task) => {
-    const work = task.gather(() => task.step("a", turn)).then();
+    const work = task.gather(() => task.step("a", () => turn())).then();
     await Promise.resolve();
     await task.status("meanwhile");
     await work;

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { z } from "zod";
 
-import { ValidationError, type Recordable, type Schema, type Task } from "../src/index.js";
+import { Message, ValidationError, type Json, type Recordable, type Schema, type Task } from "../src/index.js";
 import { crashEverywhere, run } from "../src/testing.js";
 
 const Trip = z.object({ city: z.string(), days: z.number().default(1) });
@@ -72,6 +72,22 @@ void test("a result comes back as what its schema makes of it", async () => {
   assert.equal((await crashEverywhere(pays, "x")).data, 0);
 });
 
+type Branded = string & { readonly brand: "id" };
+
+void test("what is JSON already, and an interface, are values", async () => {
+  interface Order {
+    n: number;
+  }
+  const order: Order = { n: 1 };
+  const orders = async (task: Task) => {
+    const any: Json = await task.step("any", (): Json => ({ n: 1 }));
+    const { message } = await task.call("b", [{ data: order }]);
+    return Message.of({ data: [any, message?.data, await task.signal("go"), await task.ask("?", { schema: {} })] });
+  };
+  const r = await run(orders, order, { signals: { go: order }, calls: { b: order }, answers: [order] });
+  assert.deepEqual(r.data, [order, order, order, order]);
+});
+
 void test("the type of a result is that of its JSON", async () => {
   interface Booking {
     at: Date;
@@ -79,9 +95,12 @@ void test("the type of a result is that of its JSON", async () => {
     seats: (number | undefined)[];
   }
   same<Recordable<Booking>, { at: string; note?: string; seats: (number | null)[] }>(true);
+  same<Recordable<Json>, Json>(true);
+  same<Recordable<{ id: Branded }>, { id: Branded }>(true);
   const r = await run(async (task) => {
     const b = await task.step("book", (): Booking => ({ at: new Date(0), seats: [1, undefined] }));
     same<typeof b.at, string>(true);
+    assert.deepEqual(await task.step("boxed", () => [new Number(1), new String("a"), new Boolean(false)]), [1, "a", false]);
     const nothing = await task.step("nothing", () => undefined);
     same<typeof nothing, null>(true);
     const promised = await task.step("promised", () => Promise.resolve("x" as const));
