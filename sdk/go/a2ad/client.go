@@ -27,7 +27,7 @@ type serverError struct {
 	status int
 	reason string // its code, such as FORBIDDEN; empty if a proxy answered
 	text   string
-	after  time.Duration // until the next try; negative if the answer does not say
+	after  time.Duration // until the next try; 0 if the answer does not say
 }
 
 func (e *serverError) Error() string {
@@ -159,7 +159,7 @@ func errorOf(resp *http.Response, data []byte) error {
 	var v struct {
 		Error struct{ Reason, Message string }
 	}
-	e := &serverError{status: resp.StatusCode, text: clean(string(data[:min(len(data), 500)]), maxReason), after: -1}
+	e := &serverError{status: resp.StatusCode, text: clean(string(data[:min(len(data), 500)]), maxReason)}
 	if json.Unmarshal(data, &v) == nil && v.Error.Reason != "" {
 		e.reason, e.text = v.Error.Reason, v.Error.Message
 	}

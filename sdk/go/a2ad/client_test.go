@@ -178,6 +178,27 @@ func TestRetryAfterIsFollowed(t *testing.T) {
 	})
 }
 
+func TestPauseOfZeroSecondsIsLengthened(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		s.header = http.Header{"Retry-After": {"0"}}
+		s.answer = func(r request) (int, string) {
+			if r.n <= 3 && strings.HasSuffix(r.path, "events") {
+				return 503, busy
+			}
+			return 0, ""
+		}
+		_, stop := s.work(a2ad.Options{}, func(context.Context, *a2ad.Task) (any, error) { return "done", nil })
+		s.add("t", nil)
+		time.Sleep(time.Minute)
+		stop()
+		if got := s.sent("events"); len(got) != 4 || got[3].at == got[0].at {
+			t.Errorf("the requests were sent without a pause: %+v", got)
+		}
+	})
+}
+
 func TestFailedClaimsSayWhatToCheck(t *testing.T) {
 	t.Parallel()
 	for want, answer := range map[string]struct {

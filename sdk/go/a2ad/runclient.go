@@ -148,9 +148,7 @@ func (c *client) retried(ctx context.Context, run *runInput, r runRequest) error
 			if r.mayRefuse && answered.refuses() {
 				return &UsageError{Text: refusal(answered), Refused: true}
 			}
-			if answered.after >= 0 {
-				pause = answered.after
-			}
+			pause = max(pause, answered.after)
 		}
 		if err := sleep(ctx, max(min(pause, third, run.lease.left()), 0)); err != nil {
 			return err

@@ -80,17 +80,26 @@ def test_a_frozen_worker_asks_the_server(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_long_pause_of_a_proxy_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Network(monkeypatch, (429, {}), (429, {}), OK)
-    net.request = paused(net)  # type: ignore[method-assign]
+    net.request = paused(net, 3600)  # type: ignore[method-assign]
     asyncio.run(net.client.heartbeat(net.run))
     assert net.now == 1020
 
 
-def paused(net: Network) -> Any:
+def test_a_pause_of_zero_seconds_is_lengthened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_client, "random", SimpleNamespace(uniform=lambda _, most: most / 2))
+    net = Network(monkeypatch, (503, {}), (503, {}), OK)
+    net.request = paused(net, 0)  # type: ignore[method-assign]
+    asyncio.run(net.client.heartbeat(net.run))
+    assert net.now == pytest.approx(1000.3)
+
+
+def paused(net: Network, seconds: int) -> Any:
     request = net.request
 
     async def with_header(*args: Any) -> Answer:
         answer = await request(*args)
-        return Answer(answer.status, b"HTTP/1.1 X\r\nRetry-After: 3600\r\n", answer.body)
+        head = f"HTTP/1.1 X\r\nRetry-After: {seconds}\r\n".encode()
+        return Answer(answer.status, head, answer.body)
 
     return with_header
 

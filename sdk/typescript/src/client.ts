@@ -177,7 +177,7 @@ export class Client {
       const started = this.#now();
       const timeout = left() > 0 ? Math.min(third, left()) : third;
       let last: Error;
-      let pause: number | undefined;
+      let pause = Math.random() * Math.min(0.1 * 2 ** tries, maxPause);
       try {
         const answer = await this.#send(method, path, body, timeout, decode, signal);
         run.renewed = Math.max(run.renewed, started - age);
@@ -185,13 +185,12 @@ export class Client {
       } catch (err) {
         if (err instanceof ServerError) {
           refuse(err, mayRefuse);
-          pause = err.after;
+          pause = Math.max(pause, err.after ?? 0);
         } else if (!(err instanceof HttpError)) {
           throw err;
         }
         last = err;
       }
-      pause ??= Math.random() * Math.min(0.1 * 2 ** tries, maxPause);
       await this.#sleep(Math.max(0, Math.min(pause, third, left())), signal);
       if (signal?.aborted === true) {
         throw new Stopped("ended", "the attempt has ended");

@@ -100,6 +100,13 @@ void test("a long pause of a proxy is shortened", async () => {
   assert.equal(net.now, 1020);
 });
 
+void test("a pause of zero seconds is lengthened", async (t) => {
+  t.mock.method(Math, "random", () => 0.5);
+  const net: Network = new Network([503, {}, { "retry-after": "0" }], [503, {}, { "retry-after": "0" }], ok);
+  await net.heartbeat();
+  assert.ok(Math.abs(net.now - 1000.3) < 1e-6, String(net.now));
+});
+
 void test("no other answer is a refusal", async () => {
   const answers: Answer[] = [
     ...([400, 404, 408, 413, 301].map((status) => [status, "<html>"]) as Answer[]),

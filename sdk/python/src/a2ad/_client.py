@@ -153,9 +153,11 @@ class Client:
         """
         third, tries = run.lease_seconds / 3, 0
         while True:
+            tries += 1
             started = time.monotonic()
             left = run.renewed + run.lease_seconds - started
             timeout = min(third, left) if left > 0 else third
+            pause = random.uniform(0, min(0.1 * 2**tries, MAX_PAUSE))
             try:
                 answer = await self._post(path, body, decode, method=method, timeout=timeout)
                 run.renewed = max(run.renewed, started - age)
@@ -165,13 +167,10 @@ class Client:
                     raise Stopped("lost", "the lease is lost") from err
                 if may_refuse and err.refuses():
                     raise Refused(_refusal(err)) from err
-                pause = err.after
+                pause = max(pause, err.after or 0.0)
                 last: Exception = err
             except HTTPError as err:
-                pause, last = None, err
-            tries += 1
-            if pause is None:
-                pause = random.uniform(0, min(0.1 * 2**tries, MAX_PAUSE))
+                last = err
             left = run.renewed + run.lease_seconds - time.monotonic()
             await asyncio.sleep(max(0.0, min(pause, third, left)))
             if time.monotonic() >= run.renewed + run.lease_seconds:
