@@ -170,7 +170,7 @@ export class Client {
     decode: (answer: Json) => T,
     { signal, age = 0, mayRefuse = false }: Repetition,
   ): Promise<T> {
-    const path = `/runs/${run.taskId}/${run.epoch}/${what}`;
+    const path = `/runs/${encodeURIComponent(run.taskId)}/${run.epoch}/${what}`;
     const third = run.leaseSeconds / 3;
     const left = () => run.renewed + run.leaseSeconds - this.#now();
     for (let tries = 1; ; tries++) {

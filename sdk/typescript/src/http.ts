@@ -2,6 +2,7 @@
  * HTTP for the requests of a worker, over `node:http`. A worker that streams sends thousands of small requests per
  * second, for which the global `fetch` uses several times the CPU.
  */
+import { AsyncResource } from "node:async_hooks";
 import * as http from "node:http";
 import * as https from "node:https";
 
@@ -21,6 +22,8 @@ export interface Answer {
 
 /** Connections to one server: as many as there are concurrent requests. */
 export class Pool {
+  /** The context of connections. In that of a run, they would keep what the run has in memory after its end. */
+  readonly #context = new AsyncResource("a2ad.Pool");
   readonly #client: typeof http | typeof https;
   readonly #agent: http.Agent;
   readonly #target: { hostname: string; port: string };
@@ -66,7 +69,11 @@ export class Pool {
     const headers = { ...this.#headers, "Content-Length": Buffer.byteLength(body) };
     const options = { ...this.#target, method, path: this.#path + path, headers, agent: this.#agent };
     return await new Promise<Answer>((resolve, reject) => {
-      const end = (why: string) => () => request.destroy(new HttpError(why));
+      const request = this.#context.runInAsyncScope(() => this.#client.request(options));
+      const end = (why: string) => () => {
+        fail(new HttpError(why)); // at once: until there is a connection, the request cannot end
+        request.destroy();
+      };
       const late = setTimeout(() => {
         this.#renew(); // if one connection is dead, the network may be to blame
         end("timeout")();
@@ -80,13 +87,17 @@ export class Pool {
         settled();
         reject(err instanceof HttpError ? err : new HttpError(this.#explain(err), { cause: err }));
       };
-      const request = this.#client.request(options, (response) => {
+      request.on("response", (response) => {
         readBody(response).then((read) => {
           settled();
           resolve({ status: response.statusCode ?? 0, headers: response.headers, body: read });
         }, fail);
       });
       request.on("error", fail);
+      request.on("upgrade", (_, socket) => {
+        socket.destroy();
+        fail(new HttpError("the server switched protocols"));
+      });
       if (sent !== undefined) {
         request.on("finish", sent);
       }

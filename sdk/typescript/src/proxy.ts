@@ -49,11 +49,24 @@ export function throughProxy(proxy: Proxy, options: https.AgentOptions): https.A
 type Connected = (err: Error | null, socket: Duplex) => void;
 
 class ProxyAgent extends https.Agent {
+  /** Connections to the proxy, and requests for one. Before its handshake, the agent does not know a connection. */
+  readonly #all = new Set<http.ClientRequest | Duplex>();
+
   constructor(
     private readonly proxy: Proxy,
     options: https.AgentOptions,
   ) {
     super(options);
+  }
+
+  override destroy(): void {
+    super.destroy();
+    this.#all.forEach((one) => one.destroy());
+  }
+
+  #add(one: http.ClientRequest | Duplex): void {
+    this.#all.add(one);
+    one.once("close", () => this.#all.delete(one));
   }
 
   /** Lets the proxy connect to the server, and starts TLS with the server. */
@@ -64,6 +77,7 @@ class ProxyAgent extends https.Agent {
     const target = `${server}:${options.port ?? 443}`;
     const how = { hostname, port, method: "CONNECT", path: target, headers: { Host: target, ...headers } };
     const asked = http.request({ ...how, agent: false, timeout: connectTimeout });
+    this.#add(asked);
     asked.on("timeout", () => asked.destroy(new Error(`the proxy ${hostname} does not answer`)));
     asked.on("error", (err) => failed?.(err));
     asked.on("response", ({ statusCode }) => {
@@ -76,8 +90,14 @@ class ProxyAgent extends https.Agent {
         return;
       }
       const secure = connectTls({ socket, servername: server });
+      this.#add(secure);
+      const late = () => secure.destroy(new Error(`no TLS through the proxy ${hostname}: timeout`));
+      secure.setTimeout(connectTimeout, late);
       secure.once("error", (err: Error) => failed?.(err));
-      secure.once("secureConnect", () => connected?.(null, secure));
+      secure.once("secureConnect", () => {
+        secure.setTimeout(0, late);
+        connected?.(null, secure);
+      });
     });
     asked.end();
     return undefined;

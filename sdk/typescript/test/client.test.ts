@@ -21,6 +21,7 @@ const open = new AbortController().signal;
 class Network {
   now = 1000;
   readonly timeouts: number[] = [];
+  readonly paths: string[] = [];
   readonly run: Run = decodeRun(claimed("t", { leaseSeconds: 30 }), this.now);
   readonly log = new Log();
   readonly client: Client;
@@ -39,7 +40,8 @@ class Network {
     });
   }
 
-  request(_: string, __: string, ___: string, timeout: number): Promise<HttpAnswer> {
+  request(_: string, path: string, __: string, timeout: number): Promise<HttpAnswer> {
+    this.paths.push(path);
     this.timeouts.push(timeout);
     const answer = this.#answers.length > 1 ? this.#answers.shift() : this.#answers[0];
     if (answer === undefined) {
@@ -105,6 +107,13 @@ void test("a pause of zero seconds is lengthened", async (t) => {
   const net: Network = new Network([503, {}, { "retry-after": "0" }], [503, {}, { "retry-after": "0" }], ok);
   await net.heartbeat();
   assert.ok(Math.abs(net.now - 1000.3) < 1e-6, String(net.now));
+});
+
+void test("a task id is encoded in paths", async () => {
+  const net: Network = new Network(ok);
+  Object.assign(net.run, { taskId: "t→/1" });
+  await net.heartbeat();
+  assert.deepEqual(net.paths, ["/runs/t%E2%86%92%2F1/1/heartbeat"]);
 });
 
 void test("no other answer is a refusal", async () => {

@@ -1,17 +1,21 @@
 // The HTTP client, with all kinds of servers and proxies.
 import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { Agent } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { TLSSocket } from "node:tls";
 
 import { HttpError, Pool } from "../src/http.js";
 import { proxyFor } from "../src/proxy.js";
 import { FakeServer } from "./fake.js";
+import { Gate } from "./kit.js";
 
 type Serve = (request: string, socket: Socket) => void;
 
@@ -106,6 +110,41 @@ void test("a request that takes too long, or is aborted, ends", async (t) => {
   stop.abort();
   await assert.rejects(aborted, /aborted/);
   await assert.rejects(get(client, 60, stop.signal), /aborted/);
+});
+
+void test("a server that switches protocols", async (t) => {
+  const switches = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n";
+  const port = await listen(t, (_, socket) => socket.write(switches));
+  await assert.rejects(get(pool(t, `http://127.0.0.1:${port}`), 60), /^Error: the server switched protocols$/);
+});
+
+void test("a path that is none leaves nothing behind", async (t) => {
+  const client = pool(t, "http://127.0.0.1:1");
+  const timers = () => process.getActiveResourcesInfo().filter((what) => what === "Timeout").length;
+  const before = timers();
+  await assert.rejects(client.request("POST", "/→", "1", 60), /unescaped characters/);
+  assert.equal(timers(), before);
+});
+
+void test("connections do not keep what the run has in memory", async (t) => {
+  const server = new FakeServer();
+  const client = pool(t, await server.start());
+  t.after(() => {
+    server.close();
+  });
+  const run = new AsyncLocalStorage<string>();
+  const found: unknown[] = [];
+  const agent = Agent.prototype as unknown as { createConnection: (...args: unknown[]) => unknown };
+  const connects = agent.createConnection;
+  t.mock.method(agent, "createConnection", function (this: Agent, ...args: unknown[]) {
+    found.push(run.getStore());
+    return connects.apply(this, args);
+  });
+  await run.run("run", async () => {
+    await get(client);
+    assert.equal(run.getStore(), "run");
+  });
+  assert.deepEqual(found, [undefined]);
 });
 
 void test("an unreachable server", async (t) => {
@@ -221,4 +260,43 @@ void test("a proxy that refuses a tunnel", async (t) => {
   const port = await listen(t, (_, socket) => socket.end("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"));
   set(t, "https_proxy", `127.0.0.1:${port}`);
   await assert.rejects(get(pool(t, "https://a2ad.example")), /the proxy 127\.0\.0\.1 answered 403/);
+});
+
+const established = "HTTP/1.1 200 Connection established\r\n\r\n";
+
+void test("a request ends in time while a proxy is silent", async (t) => {
+  for (const answer of ["", established]) {
+    const asked = new Gate();
+    const closed = new Gate();
+    const port = await listen(t, (_, socket) => {
+      socket.on("close", () => {
+        closed.open();
+      });
+      socket.write(answer);
+      asked.open();
+    });
+    set(t, "https_proxy", `127.0.0.1:${port}`);
+    const client = pool(t, "https://a2ad.example");
+    const stop = new AbortController();
+    const aborted = get(client, 60, stop.signal);
+    await asked.opened;
+    stop.abort();
+    await assert.rejects(aborted, /^Error: aborted$/);
+    await assert.rejects(get(client, 0.01), /^Error: timeout$/);
+    client.close();
+    await closed.opened; // else the connection would keep the process
+  }
+});
+
+void test("a handshake through a silent proxy ends", async (t) => {
+  const port = await listen(t, (_, socket) => socket.write(established));
+  set(t, "https_proxy", `127.0.0.1:${port}`);
+  t.mock.method(TLSSocket.prototype, "setTimeout", function (this: TLSSocket, after: number, late?: () => void) {
+    if (after > 0 && late !== undefined) {
+      setImmediate(late);
+    }
+    return this;
+  });
+  const request = get(pool(t, "https://a2ad.example"), 60);
+  await assert.rejects(request, /^Error: no TLS through the proxy 127\.0\.0\.1: timeout$/);
 });
