@@ -4,6 +4,9 @@ import * as https from "node:https";
 import type { Duplex } from "node:stream";
 import { connect as connectTls } from "node:tls";
 
+import { misuse } from "./errors.js";
+import { shown } from "./json.js";
+
 const connectTimeout = 10_000;
 
 export interface Proxy {
@@ -13,21 +16,37 @@ export interface Proxy {
   readonly headers: Record<string, string>;
 }
 
-/** Returns the proxy for a server, or undefined. */
+/** Returns the proxy for a server, or undefined. Throws UsageError if its address cannot be used. */
 export function proxyFor(url: URL, environment: NodeJS.ProcessEnv = process.env): Proxy | undefined {
   const read = (name: string) => environment[name.toLowerCase()] ?? environment[name];
-  const named = read(url.protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY") ?? "";
+  const variable = url.protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY";
+  const named = read(variable) ?? "";
   if (named === "" || bypasses(url, read("NO_PROXY") ?? "")) {
     return undefined;
   }
-  const proxy = new URL(named.includes("://") ? named : `http://${named}`);
-  const login = [proxy.username, proxy.password].map(decodeURIComponent).join(":");
+  const address = named.includes("://") ? named : `http://${named}`;
+  if (!URL.canParse(address) || !address.toLowerCase().startsWith("http://")) {
+    const hidden = named.replace(/^(.*:\/\/)?.*@/, "$1…@"); // a login, which would be in logs
+    throw misuse(`${variable} must be an address such as http://proxy:8080, not ${shown(hidden)}`);
+  }
+  const proxy = new URL(address);
+  const [, port = "8080"] = /^[^/]*\/\/[^/?#]*:(\d+)(?:[/?#]|$)/.exec(address) ?? []; // a URL leaves out port 80
+  const login = [proxy.username, proxy.password].map(decoded).join(":");
   const basic = `Basic ${Buffer.from(login).toString("base64")}`;
   return {
-    hostname: proxy.hostname,
-    port: proxy.port || "8080",
+    hostname: proxy.hostname.replace(/^\[|\]$/g, ""),
+    port,
     headers: login === ":" ? {} : { "Proxy-Authorization": basic },
   };
+}
+
+/** Decodes a part of a URL. One that is not encoded remains as it is. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** Returns whether NO_PROXY has the host of a server, or a domain of it. */

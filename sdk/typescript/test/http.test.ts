@@ -13,6 +13,7 @@ import { test, type TestContext } from "node:test";
 import { TLSSocket } from "node:tls";
 
 import { HttpError, Pool } from "../src/http.js";
+import { UsageError } from "../src/index.js";
 import { proxyFor } from "../src/proxy.js";
 import { FakeServer } from "./fake.js";
 import { Gate } from "./kit.js";
@@ -174,6 +175,34 @@ void test("proxies from the environment", () => {
     assert.equal(proxy(url), undefined);
   }
   assert.equal(proxyFor(http, {}), undefined);
+});
+
+void test("addresses of proxies", () => {
+  const proxy = (name: string) => proxyFor(new URL("https://a2ad.example"), { HTTPS_PROXY: name });
+  const login = (text: string) => ({ "Proxy-Authorization": `Basic ${Buffer.from(text).toString("base64")}` });
+  const addresses: [name: string, hostname: string, port: string, headers?: object][] = [
+    ["proxy", "proxy", "8080"],
+    ["proxy:80", "proxy", "80"],
+    ["HTTP://proxy:80/", "proxy", "80"],
+    ["http://proxy/a:3128", "proxy", "8080"],
+    ["http://[::1]:3128", "::1", "3128"],
+    ["http://[::1]", "::1", "8080"],
+    ["http://u:100%@proxy:3128", "proxy", "3128", login("u:100%")],
+    ["http://u:80@proxy", "proxy", "8080", login("u:80")],
+    ["http://a%40b:c%3Ad@proxy", "proxy", "8080", login("a@b:c:d")],
+  ];
+  for (const [name, hostname, port, headers = {}] of addresses) {
+    assert.deepEqual(proxy(name), { hostname, port, headers }, name);
+  }
+  for (const name of ["http://", "proxy:notaport", "proxy:99999", "https://proxy:443", "socks5://proxy:1080"]) {
+    const message = new RegExp(`HTTPS_PROXY must be an address such as http://proxy:8080, not '${name}'`);
+    assert.throws(
+      () => proxy(name),
+      (err: unknown) => err instanceof UsageError && message.test(err.message),
+      name,
+    );
+  }
+  assert.throws(() => proxy("https://ann:secret@proxy"), /not 'https:\/\/…@proxy'/);
 });
 
 void test("a proxy for a server without TLS", async (t) => {
