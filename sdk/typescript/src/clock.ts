@@ -1,3 +1,5 @@
+/** Milliseconds of the longest timer. Node takes a longer one for one of a millisecond. */
+const maxTimer = 2 ** 31 - 1;
 /** Seconds between two requests with streamed text. */
 export const flushEvery = 0.05;
 
@@ -23,7 +25,7 @@ export function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
       signal?.removeEventListener("abort", end);
       resolve();
     };
-    const timer = setTimeout(end, seconds * 1000);
+    const timer = setTimeout(end, Math.min(seconds * 1000, maxTimer));
     signal?.addEventListener("abort", end);
   });
 }

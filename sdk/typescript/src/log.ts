@@ -30,6 +30,7 @@ export function stderrLogger(format = "text", level = "info"): Logger {
   if (least < 0) {
     throw new UsageError(`A2AD_LOG_LEVEL must be debug, info, warn or error, not '${level}'`);
   }
+  process.stderr.off("error", nothing).on("error", nothing); // if its reader has ended, runs go on
   return lineLogger((line) => process.stderr.write(line), format === "json", least);
 }
 

@@ -1,4 +1,5 @@
 /** A worker: it claims tasks, runs agents, and renews leases. */
+import { setMaxListeners } from "node:events";
 import type { Server } from "node:http";
 import { hostname } from "node:os";
 
@@ -167,10 +168,11 @@ export class Worker {
     this.#stop = new AbortController();
     this.#slots = [...this.#agents.values()].map((agent) => new Slots(agent));
     const stop = this.#stop.signal;
+    setMaxListeners(0, stop); // each agent has some
+    const client = new Client(this.url, this.#apiKey, this.#log);
     const startSpan = await openTracing();
     const health = await this.#serveHealth();
     const unwatch = [watchRejections(), watchEventLoop(this.#log)];
-    const client = new Client(this.url, this.#apiKey, this.#log);
     this.#log.info(`worker ${this.name} claims tasks of ${[...this.#agents.keys()].join(", ")} from ${this.url}`, {});
     this.#serving = true;
     try {

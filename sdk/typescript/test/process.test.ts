@@ -132,6 +132,20 @@ void test("a signal stops a worker, and a second one ends the process", async (t
   assert.equal(await second.ended(), "SIGINT");
 });
 
+void test("a worker goes on if the reader of its log ends", async (t) => {
+  const [server, url] = await fakeServer(t, claimed("t1"), claimed("t2"));
+  const closed = new Gate();
+  server.delay = (path) => (path.includes("/t1/") ? closed.opened : undefined);
+  const child = start(t, url, 'worker.agent("a", { concurrency: 1 }, () => "done"); await worker.run();');
+  await child.wrote("claims tasks of a");
+  const log = child.process.stderr ?? assert.fail();
+  await once(log.destroy(), "close");
+  closed.open();
+  await Promise.race([server.seen(() => server.of("t2/1/events").length > 0), child.ended()]);
+  child.process.kill("SIGTERM");
+  assert.equal(await child.ended(), 0);
+});
+
 void test("a test may not import the file that starts a worker", async (t) => {
   const program = 'worker.agent("a", () => 1); await worker.run();';
   const child = start(t, "http://127.0.0.1:1", program, { NODE_TEST_CONTEXT: "child" });
