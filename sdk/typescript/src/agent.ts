@@ -4,6 +4,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { Fail, NondeterminismError, Reject, Retry, StepError, Stopped, UsageError } from "./errors.js";
 import { describe, fieldsOf, logFailure, logMistake } from "./failures.js";
 import { clean, compact, type Json } from "./json.js";
+import { countPending } from "./pending.js";
 import { runIn } from "./scope.js";
 import type { Session } from "./session.js";
 import { Task } from "./task.js";
@@ -49,15 +50,8 @@ export async function execute(agent: Agent, session: Session): Promise<Ending> {
 const left = Symbol("left");
 
 async function play(agent: Agent, session: Session): Promise<Ending> {
-  const ended = new Promise<typeof left>((resolve) => {
-    session.abort.signal.addEventListener("abort", () => {
-      if (session.stopped instanceof Stopped) {
-        resolve(left);
-      }
-    });
-  });
   try {
-    const value = await Promise.race([ended, invoke(agent, session)]);
+    const value = await Promise.race([session.over.then(() => left), countPending(invoke(agent, session))]);
     if (value === left) {
       return stopped(session);
     }

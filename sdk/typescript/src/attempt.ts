@@ -95,16 +95,17 @@ export async function attempt({ client, agent, run, logger, span, release }: Att
   }
 }
 
-/** Renews the lease while the agent works. Stops the agent if the lease or the task ends. */
+/** Renews the lease until the attempt has ended. Stops the agent if the lease or the task ends. */
 async function heartbeat(client: Client, session: Session, signal: AbortSignal): Promise<void> {
   try {
-    while (session.stopped === undefined) {
+    for (;;) {
       await sleep(session.run.leaseSeconds / 3, signal);
       if (signal.aborted) {
         return;
       }
       if (await client.heartbeat(session.run, signal)) {
         session.cancel();
+        return;
       }
     }
   } catch (err) {

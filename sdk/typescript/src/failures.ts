@@ -9,19 +9,27 @@ export const fieldsOf = ({ taskId, agent, epoch, attempt }: Run): Record<string,
   ...{ task_id: taskId, agent, epoch, attempt },
 });
 
-/** Returns the class and the message of an error. */
-export function describe(err: unknown): string {
-  if (!(err instanceof Error)) {
-    return `Error: ${String(err)}`;
+/** Returns the class and the message of what was thrown. It may be anything, and have any members. */
+export function classAndText(err: unknown): [type: string, text: string] {
+  try {
+    const { name, message }: { name: unknown; message: unknown } = err instanceof Error ? err : new Error(String(err));
+    return [String(name), String(message)];
+  } catch {
+    return ["Error", "an error that cannot be shown"];
   }
-  return err instanceof A2adError ? err.message : `${err.name}: ${err.message}`.replace(/: $/, "");
+}
+
+/** Returns the class and the message of an error in one text. */
+export function describe(err: unknown): string {
+  return err instanceof A2adError ? err.message : classAndText(err).join(": ").replace(/: $/, "");
 }
 
 /** Logs an error of the agent's code, with its place and its stack. */
 export function logFailure({ logger, run }: Session, level: "warn" | "error", what: string, err: unknown): void {
   const at = placeOf(err);
-  const stack = err instanceof Error && at !== "" ? { err: stackOf(err) } : {};
-  logger[level](`${what}: ${describe(err)}${at === "" ? "" : ` (${at})`}`, { ...fieldsOf(run), ...stack });
+  const stack = stackOf(err);
+  const more = stack === "" ? {} : { err: stack };
+  logger[level](`${what}: ${describe(err)}${at === "" ? "" : ` (${at})`}`, { ...fieldsOf(run), ...more });
 }
 
 /** Logs a mistake of the agent's code in one line. Its stack is for debugging. */

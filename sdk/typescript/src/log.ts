@@ -34,6 +34,22 @@ export function stderrLogger(format = "text", level = "info"): Logger {
   return lineLogger((line) => process.stderr.write(line), format === "json", least);
 }
 
+/** Returns a logger that never fails. A line that the given one cannot write goes to stderr. */
+export function reliable(logger: Logger): Logger {
+  const fallback = lineLogger((line) => process.stderr.write(line));
+  const methods = logger as unknown as Record<string, (...line: Parameters<Write>) => unknown>; // may be async
+  const line = (level: (typeof levels)[number]): [string, Write] => [
+    level,
+    (msg, fields) => {
+      const write = async () => await methods[level]?.(msg, fields);
+      write().catch(() => {
+        fallback[level](msg, fields);
+      });
+    },
+  ];
+  return Object.fromEntries(levels.map(line)) as unknown as Logger;
+}
+
 /** Writes lines such as `2026-12-24T08:00:00.000Z INFO run ended: finished agent=trip`, or JSON objects. */
 export function lineLogger(write: (line: string) => void, json = false, least = 0): Logger {
   const line = (level: (typeof levels)[number], i: number): [string, Write] => [

@@ -33,14 +33,24 @@ export const caller = (): string => new Place(mistakeDepth).toString();
  * packages, it is the innermost one that is not ours.
  */
 export function placeOf(err: unknown): string {
-  const stack = err instanceof Error ? (err.stack ?? "") : "";
+  const stack = traceOf(err);
   const own = innermost(stack, (file) => !file.includes("/node_modules/"));
   return own === "" ? innermost(stack, () => true) : own;
 }
 
+/** Returns the stack of an error, or an empty text. What was thrown may be anything, and have any members. */
+export function traceOf(err: unknown): string {
+  try {
+    const stack: unknown = err instanceof Error ? err.stack : undefined;
+    return typeof stack === "string" ? stack : "";
+  } catch {
+    return "";
+  }
+}
+
 /** Returns the stack of an error from the innermost frame that is not the library's. */
-export function stackOf(err: Error): string {
-  const lines = (err.stack ?? String(err)).split("\n");
+export function stackOf(err: unknown): string {
+  const lines = traceOf(err).split("\n");
   const isFrame = (line: string) => /^ +at /.test(line);
   const first = lines.findIndex(isFrame);
   return lines.filter((line, i) => i < first || !isFrame(line) || fileOf(line) !== undefined).join("\n");
@@ -62,6 +72,14 @@ function fileOf(line: string): string | undefined {
   if (at === undefined) {
     return undefined;
   }
-  const file = at.startsWith("file:") ? fileURLToPath(at) : at;
+  const file = pathOf(at);
   return file.startsWith(library) ? undefined : file;
+}
+
+function pathOf(at: string): string {
+  try {
+    return at.startsWith("file:") ? fileURLToPath(at) : at;
+  } catch {
+    return at; // the name of a script may be a URL that no file has
+  }
 }

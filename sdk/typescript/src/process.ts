@@ -3,11 +3,22 @@ import { realpathSync } from "node:fs";
 
 import { misuse } from "./errors.js";
 import type { Logger } from "./log.js";
+import { somePending } from "./pending.js";
 import { caller } from "./place.js";
 
 const signals = ["SIGTERM", "SIGINT"] as const;
 /** Milliseconds that a process gets to end after its worker has stopped, if functions were left. */
-const exitDelay = 2000;
+const exitDelay = 5000;
+/** How many workers of this process serve. */
+let serving = 0;
+
+/** Counts a worker until the returned function is called. */
+export function countServing(): () => void {
+  serving++;
+  return () => {
+    serving--;
+  };
+}
 
 /** Calls `stop` at the first signal. The second one ends the process. Returns what removes the handlers. */
 export function onSignals(stop: () => void): () => void {
@@ -22,11 +33,16 @@ export function onSignals(stop: () => void): () => void {
   return restore;
 }
 
-/** Ends the process soon, if functions that were left keep it. */
+/**
+ * Ends the process soon, if functions that were left may keep it and no other worker serves. One that was left at a
+ * wait may have opened something that only a `finally` block would close.
+ */
 export function exitIfKept(logger: Logger): void {
   setTimeout(() => {
-    logger.warn("an agent's function ignores that its run has ended; the process exits", {});
-    process.exit();
+    if (somePending() && serving === 0) {
+      logger.warn("an agent's function ignores that its run has ended; the process exits", {});
+      process.exit();
+    }
   }, exitDelay).unref();
 }
 

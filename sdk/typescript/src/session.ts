@@ -3,13 +3,15 @@ import { setMaxListeners } from "node:events";
 import { realClock, type Clock } from "./clock.js";
 import { NondeterminismError, Stopped, UsageError } from "./errors.js";
 import { clean, compact, digest, type Json } from "./json.js";
+import { logFailure } from "./failures.js";
 import { isOfLibrary, postponed, scopeOf } from "./keys.js";
 import { silent, type Logger } from "./log.js";
 import { Outbox, type Unit } from "./outbox.js";
 import { Pairs } from "./pairs.js";
 import type { Place } from "./place.js";
-import { branchPrefix } from "./scope.js";
+import { branchPrefix, runIn } from "./scope.js";
 import { beginSegment, endSegment, takeBack, type Segment } from "./segments.js";
+import { guardListeners } from "./signal.js";
 import { noSpan, type Span } from "./tracing.js";
 import { numberOf, type Recorded, type Run } from "./wire.js";
 
@@ -64,8 +66,11 @@ export class Session {
   answered = 0;
   /** By artifact that steps write: the prefix of their branch. */
   readonly streams = new Map<string, string>();
-  /** Aborts when the run ends. */
-  readonly abort = new AbortController();
+  /** Aborts when the run ends. The agent may listen to it. */
+  readonly abort = this.abortController();
+  #leave: () => void = () => undefined;
+  /** Resolves when nothing more of the run counts, so that its function is left. */
+  readonly over = new Promise<void>((resolve) => (this.#leave = resolve));
 
   readonly #counts = new Map<string, number>();
   /** Keys of recorded steps that the agent has come to. */
@@ -194,12 +199,30 @@ export class Session {
     }
   }
 
-  /** Ends the run: from now on the agent's calls do not return, or throw a reason that is a mistake. */
+  /**
+   * Ends the run: from now on the agent's calls do not return, or throw a reason that is a mistake. The task may be
+   * canceled or lost after such a mistake.
+   */
   stop(reason: Error): void {
-    if (this.stopped === undefined) {
-      this.stopped = reason;
-      this.abort.abort(reason);
+    if (this.stopped !== undefined && (this.stopped instanceof Stopped || !(reason instanceof Stopped))) {
+      return;
     }
+    this.stopped = reason;
+    if (reason instanceof Stopped) {
+      this.#leave();
+    }
+    runIn({ session: this }, () => {
+      this.abort.abort(reason); // listeners are code of the agent
+    });
+  }
+
+  /** Returns what aborts a signal for the agent's code. */
+  abortController(): AbortController {
+    const controller = new AbortController();
+    guardListeners(controller.signal, (err) => {
+      logFailure(this, "error", "a listener of an abort signal has failed", err);
+    });
+    return controller;
   }
 
   cancel(): void {
@@ -333,7 +356,7 @@ export class Session {
    * the agent has done until then is recorded first.
    */
   async postpone(reason: string): Promise<void> {
-    await Promise.all(this.working);
+    await Promise.race([Promise.all(this.working), this.over]);
     await this.flush().catch((err: unknown) => {
       if (!(err instanceof UsageError)) {
         throw err; // a refusal of what was not sent is the mistake itself

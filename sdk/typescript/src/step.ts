@@ -2,8 +2,9 @@
 import { refuseCalls, forgotten } from "./call.js";
 import { count, name as checkName, options as checkOptions, seconds, type Duration } from "./check.js";
 import { A2adError, Fail, Reject, Retry, StepError, TimeoutError, UsageError } from "./errors.js";
-import { logFailure, logMistake } from "./failures.js";
+import { classAndText, logFailure, logMistake } from "./failures.js";
 import { clean, digest, inputs, compact, plain, typeName, withInput, type Json } from "./json.js";
+import { countPending } from "./pending.js";
 import { branchPrefix, currentBranch, nextKey, outsideSteps, runIn, stamp, stream, StepTry } from "./scope.js";
 import { checkSchema, validate, type Schema } from "./schema.js";
 import type { Session } from "./session.js";
@@ -179,7 +180,7 @@ class Work {
       return result;
     };
     try {
-      return await limited(call, session.abort.signal, plan.timeout);
+      return await limited((abort) => countPending(call(abort)), session, plan.timeout);
     } finally {
       step.ended = true;
     }
@@ -252,13 +253,14 @@ class Work {
 /** Calls a function with a signal that aborts when the run ends or the time is up. */
 async function limited(
   call: (abort: Abort) => Promise<unknown>,
-  ended: AbortSignal,
+  session: Session,
   timeout: number | undefined,
 ): Promise<unknown> {
+  const ended = session.abort.signal;
   if (timeout === undefined) {
     return await call(ended);
   }
-  const limit = new AbortController();
+  const limit = session.abortController();
   const end = () => {
     limit.abort(ended.reason);
   };
@@ -307,7 +309,7 @@ const isEnding = (err: unknown): err is Retry | Fail | Reject =>
   err instanceof Retry || err instanceof Fail || err instanceof Reject;
 
 function failureOf(step: string, cause: unknown): StepError {
-  let { name: type, message: text } = cause instanceof Error ? cause : new Error(String(cause));
+  let [type, text] = classAndText(cause);
   if (cause instanceof UsageError) {
     // Without the path of a file, because a client may read it.
     text = `${cause.plain}. The step is not done again, because its function was called`;

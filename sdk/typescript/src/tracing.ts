@@ -65,7 +65,6 @@ export async function openTracing(): Promise<StartSpan> {
   }
   const tracer = api.trace.getTracer("a2ad");
   return (run) => {
-    const parent = api.propagation.extract(api.ROOT_CONTEXT, { traceparent: run.traceparent });
     const attributes = {
       "gen_ai.operation.name": "invoke_agent",
       "gen_ai.agent.name": run.agent,
@@ -74,8 +73,20 @@ export async function openTracing(): Promise<StartSpan> {
       "a2ad.attempt": run.attempt,
       "a2ad.epoch": run.epoch,
     };
-    return new OpenSpan(api, tracer, `invoke_agent ${run.agent}`, attributes, parent);
+    return harmless((): Span => {
+      const parent = api.propagation.extract(api.ROOT_CONTEXT, { traceparent: run.traceparent });
+      return new OpenSpan(api, tracer, `invoke_agent ${run.agent}`, attributes, parent);
+    }, noSpan);
   };
+}
+
+/** Calls OpenTelemetry. If it throws, or what processes the spans does, the tasks go on without. */
+function harmless<T>(call: () => T, otherwise: T): T {
+  try {
+    return call();
+  } catch {
+    return otherwise;
+  }
 }
 
 /** The numbers of a usage that have a name in the conventions of OpenTelemetry for GenAI. */
@@ -103,7 +114,19 @@ class OpenSpan implements Span {
   }
 
   within<T>(work: () => T): T {
-    return this.api.context.with(this.#context, work);
+    const state = { begun: false };
+    const begin = () => {
+      state.begun = true;
+      return work();
+    };
+    try {
+      return this.api.context.with(this.#context, begin);
+    } catch (err) {
+      if (state.begun) {
+        throw err; // of the work
+      }
+      return work();
+    }
   }
 
   usage(u: Usage): void {
@@ -113,22 +136,32 @@ class OpenSpan implements Span {
         this.#sums[attribute] = Number(this.#sums[attribute] ?? 0) + n;
       }
     }
-    this.#span.setAttributes({ ...this.#sums, ...(u.model !== undefined && { "gen_ai.request.model": u.model }) });
+    this.#set({ ...this.#sums, ...(u.model !== undefined && { "gen_ai.request.model": u.model }) });
   }
 
   outcome(outcome: string): void {
-    this.#span.setAttributes({ "a2ad.outcome": outcome });
+    this.#set({ "a2ad.outcome": outcome });
+  }
+
+  #set(attributes: Attributes): void {
+    harmless(() => {
+      this.#span.setAttributes(attributes);
+    }, undefined);
   }
 
   child(name: string, attributes: Attributes): Span {
-    return new OpenSpan(this.api, this.tracer, name, attributes, this.#context);
+    return harmless((): Span => new OpenSpan(this.api, this.tracer, name, attributes, this.#context), noSpan);
   }
 
   end(error?: unknown): void {
-    if (error instanceof Error && !(error instanceof Stopped)) {
-      this.#span.recordException(error);
-      this.#span.setStatus({ code: errorCode, message: `${error.name}: ${error.message}` });
-    }
-    this.#span.end();
+    harmless(() => {
+      if (error instanceof Error && !(error instanceof Stopped)) {
+        this.#span.recordException(error);
+        this.#span.setStatus({ code: errorCode, message: `${error.name}: ${error.message}` });
+      }
+    }, undefined);
+    harmless(() => {
+      this.#span.end();
+    }, undefined);
   }
 }

@@ -9,14 +9,14 @@ import { agent as checkAgent, count, options as checkOptions, seconds } from "./
 import { Client, ServerError } from "./client.js";
 import { monotonic, sleep } from "./clock.js";
 import { misuse, Stopped, UsageError } from "./errors.js";
-import { fieldsOf } from "./failures.js";
+import { describe, fieldsOf } from "./failures.js";
 import { healthAddress, serveHealth, type Address, type Status } from "./health.js";
 import { HttpError } from "./http.js";
 import { shown, typeName } from "./json.js";
-import { stderrLogger, type Logger } from "./log.js";
-import { caller } from "./place.js";
+import { reliable, stderrLogger, type Logger } from "./log.js";
+import { caller, traceOf } from "./place.js";
 import { watchRejections } from "./rejections.js";
-import { exitIfKept, onSignals, refuseTest } from "./process.js";
+import { countServing, exitIfKept, onSignals, refuseTest } from "./process.js";
 import { Slots } from "./slots.js";
 import { openTracing, type StartSpan } from "./tracing.js";
 import { watchEventLoop } from "./watch.js";
@@ -66,8 +66,6 @@ export class Worker {
   #slots: Slots[] = [];
   #stop = new AbortController();
   #serving = false;
-  /** Whether a function was left that may not have ended. */
-  #left = false;
 
   constructor(options: WorkerOptions = {}) {
     placed(() => {
@@ -85,7 +83,8 @@ export class Worker {
     }
     this.#grace = placed(() => seconds(grace, "grace"));
     this.#health = health === undefined ? undefined : healthAddress(health);
-    this.#log = options.logger ?? placed(() => stderrLogger(setting("A2AD_LOG_FORMAT"), setting("A2AD_LOG_LEVEL")));
+    const lines = () => stderrLogger(setting("A2AD_LOG_FORMAT"), setting("A2AD_LOG_LEVEL"));
+    this.#log = reliable(options.logger ?? placed(lines));
   }
 
   /**
@@ -126,6 +125,9 @@ export class Worker {
       if (typeof run !== "function") {
         throw new UsageError(`the agent '${name}' must be a function, not ${typeName(run)}`);
       }
+      if (this.#serving) {
+        throw new UsageError(`register the agent '${name}' before the worker starts`);
+      }
       if (this.#agents.has(name)) {
         throw new UsageError(`the agent '${name}' is already registered`);
       }
@@ -136,13 +138,15 @@ export class Worker {
   }
 
   /**
-   * Works until the process gets SIGTERM or SIGINT. A second signal ends it at once. A function that ignores that its
-   * run has ended does not keep the process from exiting: it ends two seconds later. Tests cannot import a file that
-   * calls this: it throws UsageError then.
+   * Works until the process gets SIGTERM or SIGINT. A second signal ends it at once. After a signal, a function that
+   * was left does not keep the process from exiting: it ends five seconds after this returns. Tests cannot import a
+   * file that calls this: it throws UsageError then.
    */
   async run(): Promise<void> {
     refuseTest();
+    const signal = { came: false };
     const restore = onSignals(() => {
+      signal.came = true;
       this.stop();
     });
     try {
@@ -150,12 +154,15 @@ export class Worker {
     } finally {
       restore();
     }
-    if (this.#left) {
+    if (signal.came) {
       exitIfKept(this.#log);
     }
   }
 
-  /** Tells `serve` to stop claiming, and to return once the runs have ended. */
+  /**
+   * Tells `serve` to stop claiming, and to return once the runs have ended. Before `serve`, it lets that return at
+   * once.
+   */
   stop(): void {
     this.#stop.abort();
   }
@@ -165,27 +172,38 @@ export class Worker {
     if (this.#agents.size === 0) {
       throw misuse("the worker has no agent: call worker.agent(name, function)");
     }
-    this.#stop = new AbortController();
+    if (this.#serving) {
+      throw misuse("the worker has started already");
+    }
+    this.#serving = true;
+    const ended = countServing();
+    try {
+      await this.#serve(this.#stop.signal);
+    } finally {
+      ended();
+      this.#serving = false;
+      this.#stop = new AbortController();
+    }
+  }
+
+  async #serve(stop: AbortSignal): Promise<void> {
     this.#slots = [...this.#agents.values()].map((agent) => new Slots(agent));
-    const stop = this.#stop.signal;
     setMaxListeners(0, stop); // each agent has some
     const client = new Client(this.url, this.#apiKey, this.#log);
     const startSpan = await openTracing();
     const health = await this.#serveHealth();
-    const unwatch = [watchRejections(), watchEventLoop(this.#log)];
+    watchRejections();
+    const unwatch = watchEventLoop(this.#log);
     this.#log.info(`worker ${this.name} claims tasks of ${[...this.#agents.keys()].join(", ")} from ${this.url}`, {});
-    this.#serving = true;
     try {
       await Promise.all(this.#slots.map((slots) => this.#claim(client, slots, startSpan, stop)));
     } finally {
       this.stop(); // also if a claim fails in a way that it should not
       await this.#drain();
-      this.#serving = false;
       client.close();
       health?.close();
-      unwatch.forEach((end) => {
-        end();
-      });
+      health?.closeAllConnections(); // also those that send no request
+      unwatch();
     }
   }
 
@@ -328,11 +346,10 @@ export class Worker {
       if (err instanceof Stopped) {
         ending = { outcome: err.why, reason: err.message };
       } else {
-        this.#log.error("run failed", { ...fieldsOf(run), err: err instanceof Error ? err.stack : String(err) });
+        this.#log.error("run failed", { ...fieldsOf(run), err: traceOf(err) || describe(err) });
       }
     }
     span.end();
-    this.#left ||= ["canceled", "lost", "released"].includes(ending.outcome);
     const { outcome, reason = "" } = ending;
     this.#log.info(`run ended: ${outcome}${reason === "" ? "" : ` (${reason})`}`, {
       ...fieldsOf(run),

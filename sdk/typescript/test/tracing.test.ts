@@ -16,8 +16,16 @@ import { decodeRun } from "../src/wire.js";
 import { claimed } from "./fake.js";
 import { attempt } from "./kit.js";
 
+let broken = false;
+const fail = () => {
+  if (broken) {
+    throw new Error("no exporter");
+  }
+};
+const nothing = () => Promise.resolve();
+const failing = { onStart: fail, onEnd: fail, forceFlush: nothing, shutdown: nothing };
 const exporter = new InMemorySpanExporter();
-const provider = new NodeTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
+const provider = new NodeTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter), failing] });
 provider.register();
 after(() => provider.shutdown());
 
@@ -71,4 +79,22 @@ void test("a run continues the trace of the client, and steps and their work are
     "gen_ai.request.model": "n",
     "gen_ai.usage.cache_read.input_tokens": 3,
   });
+});
+
+void test("what fails in the processing of spans is no matter of the task", async (t) => {
+  const startSpan = await openTracing();
+  broken = true;
+  t.after(() => (broken = false));
+  const refuses = startSpan(decodeRun(run, 0));
+  refuses.end();
+  broken = false;
+  const span = startSpan(decodeRun(run, 0));
+  const work = async (task: Task) => {
+    broken = true;
+    return await task.step("x", () => 1);
+  };
+  assert.equal((await attempt(work, run, { span })).ending.outcome, "finished");
+  span.end();
+  t.mock.method(context, "with", fail);
+  assert.equal((await attempt(work, run, { span })).ending.outcome, "finished");
 });

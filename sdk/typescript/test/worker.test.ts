@@ -318,6 +318,57 @@ void test("the lease is renewed until the run is released", async (t) => {
   assert.ok(renewedSince());
 });
 
+void test("the lease is renewed while a step works after a refusal", async (t) => {
+  const server = new FakeServer(claimed("t", { leaseSeconds: 0.03 }));
+  const isText = (body: unknown) => (body as Batch).events.some((e) => e.artifactUpdate !== undefined);
+  const refusal: Answer = [413, { error: { reason: "TASK_TOO_LARGE", message: "too large" } }];
+  server.answer = (path, body) => (path.endsWith("/events") && isText(body) ? refusal : ok);
+  const { log, stop } = await serving(t, server, async (task) => {
+    await task.write("x");
+    await task.step("pay", async () => {
+      await server.seen(() => batches(server).length > 0);
+      const { length } = server.of("/heartbeat");
+      await server.seen(() => server.of("/heartbeat").length > length + 3);
+    });
+  });
+  await server.seen(() => batches(server).some((b) => b.events.some((e) => e.step?.key === "postponed")));
+  await stop();
+  assert.deepEqual(ended(log), ["postponed"]);
+});
+
+void test("a task that is canceled after a refusal is left", async (t) => {
+  const server = new FakeServer(claimed("t", { leaseSeconds: 0.03 }));
+  const refusal: Answer = [413, { error: { reason: "TASK_TOO_LARGE", message: "too large" } }];
+  const canceled = () => batches(server).length > 0;
+  server.answer = (path) =>
+    path.endsWith("/events") ? refusal : path.endsWith("/heartbeat") ? [200, { cancelRequested: canceled() }] : ok;
+  const { log, stop } = await serving(t, server, async (task) => {
+    await task.write("x");
+    await never();
+  });
+  await server.seen(() => canceled() && server.of("/heartbeat").length > 0);
+  await stop();
+  assert.deepEqual(ended(log), ["canceled"]);
+});
+
+void test("wrong use of a worker that has started", async (t) => {
+  const server = new FakeServer();
+  const { worker } = await serving(t, server, works);
+  await assert.rejects(worker.serve(), /the worker has started already/);
+  assert.throws(() => worker.agent("b", works), /register the agent 'b' before the worker starts/);
+});
+
+void test("a worker that is stopped before it serves does nothing", async (t) => {
+  const server = new FakeServer(claimed());
+  t.after(() => {
+    server.close();
+  });
+  const worker = new Worker({ url: await server.start(), logger: new Log() }).agent("a", works);
+  worker.stop();
+  await worker.serve();
+  assert.deepEqual(server.requests, []);
+});
+
 void test("a worker may serve again", async (t) => {
   const server = new FakeServer(claimed("t1"));
   const did: string[] = [];
