@@ -62,8 +62,17 @@ async function play(agent: Agent, session: Session): Promise<Ending> {
   }
 }
 
-/** Returns what the agent's function returns. It throws what has ended the run, also if the agent has caught it. */
+/** Returns what the agent's function returns, when the steps that it has left in progress are recorded. */
 async function invoke(agent: Agent, session: Session): Promise<unknown> {
+  try {
+    return await call(agent, session);
+  } finally {
+    await Promise.all(session.working);
+  }
+}
+
+/** Returns what the agent's function returns. It throws what has ended the run, also if the agent has caught it. */
+async function call(agent: Agent, session: Session): Promise<unknown> {
   const task = new Task(session);
   const first = agent.replay ? task.message : (task.messages.at(-1) ?? task.message);
   let value: unknown;
@@ -76,6 +85,9 @@ async function invoke(agent: Agent, session: Session): Promise<unknown> {
     if (ended === undefined && !(err instanceof UsageError)) {
       Task.checkAwaited(task); // such a mistake may be what caused the error
     }
+    if (session.stopped === undefined) {
+      leave(session);
+    }
     throw ended ?? err;
   }
   await turn(); // an async function that the agent did not await may begin its call only now
@@ -84,7 +96,17 @@ async function invoke(agent: Agent, session: Session): Promise<unknown> {
     throw session.mistake;
   }
   Task.checkAwaited(task);
+  session.checkEnded("function");
   return value;
+}
+
+/** Lets a function that has thrown begin no other call. The record of the steps in progress counts. */
+function leave(session: Session): void {
+  const left = session.inProgress("function");
+  if (left !== undefined && session.mistake === undefined) {
+    session.mistake = left; // without `refuse`, because a failure that it has thrown is not handled
+    session.logger.warn(`${left.message}. The attempt ends after it`, fieldsOf(session.run));
+  }
 }
 
 async function failed(session: Session, err: unknown): Promise<Ending> {

@@ -2,8 +2,9 @@
 import { AsyncResource } from "node:async_hooks";
 
 import { NondeterminismError, NotAwaited, Stopped, UsageError } from "./errors.js";
+import { fieldsOf } from "./failures.js";
 import { Place } from "./place.js";
-import { branchPrefix, currentStep } from "./scope.js";
+import { branchPrefix, currentStep, type StepTry } from "./scope.js";
 import type { Session } from "./session.js";
 
 /** A promise of nothing: the agent's function is left where it awaits it. */
@@ -94,8 +95,10 @@ export class Caller {
   /** Returns a call. Its errors name the line of the agent's code. */
   start<T>(method: string, work: () => Promise<T>): Call<T> {
     const where = new Place();
-    const waiting = currentStep(this.session)?.waiting ?? this.#waiting;
-    return new Call(() => this.#run(where, work), `${this.owner}.${method}`, where, waiting);
+    const { session } = this;
+    const waiting = currentStep(session)?.waiting ?? this.#waiting;
+    const beside = method === "write" || method === "usage" ? session.trying.get(branchPrefix(session)) : undefined;
+    return new Call(() => this.#run(where, work, beside), `${this.owner}.${method}`, where, waiting);
   }
 
   /** Does what a method does that does not wait, such as `Task.artifact`. */
@@ -108,9 +111,9 @@ export class Caller {
     }
   }
 
-  async #run<T>(where: Place, work: () => Promise<T>): Promise<T> {
+  async #run<T>(where: Place, work: () => Promise<T>, beside: StepTry | undefined): Promise<T> {
     try {
-      return await this.#alone(where, work);
+      return await this.#alone(where, work, beside);
     } catch (err) {
       if (err instanceof Stopped) {
         err.place(where.toString());
@@ -121,10 +124,17 @@ export class Caller {
     }
   }
 
-  /** Does the work, unless another call of the same branch is in progress. */
-  async #alone<T>(where: Place, work: () => Promise<T>): Promise<T> {
+  /**
+   * Does the work, unless another call of the same branch is in progress. A step can contain it. So if one was running
+   * when the call was made, it may be that of a callback of the step, which fails with it.
+   */
+  async #alone<T>(where: Place, work: () => Promise<T>, beside: StepTry | undefined): Promise<T> {
     const { session } = this;
     if (session.stopped instanceof Stopped) {
+      if (session.stopped.why === "ended" && session.mistake === undefined) {
+        const what = `the call at ${where.toString()} came after the function had ended: await what it begins`;
+        session.logger.warn(what, fieldsOf(session.run));
+      }
       throw session.stopped;
     }
     const step = currentStep(session);
@@ -139,11 +149,15 @@ export class Caller {
     const other = session.calling.get(branch);
     if (other !== undefined) {
       // The order of the two may change in the next attempt, and with it their keys.
-      throw new UsageError(
+      const mistake = new UsageError(
         `the call at ${other.toString() || "another place"} is still in progress: ` +
           "await one call before the next, or use task.gather. A callback of a step that has lost its " +
           "context needs AsyncResource.bind",
       );
+      if (beside !== undefined) {
+        beside.mistake ??= mistake;
+      }
+      throw mistake;
     }
     session.calling.set(branch, where);
     try {

@@ -71,7 +71,14 @@ export async function gather(session: Session, work: readonly unknown[]): Promis
       results[number] = result;
       group.changed();
     };
-    runIn({ session, branch }, async () => await one()).then(
+    const whole = async () => {
+      try {
+        return await one();
+      } finally {
+        session.checkEnded("branch");
+      }
+    };
+    runIn({ session, branch }, whole).then(
       (value) => {
         settle({ value });
       },

@@ -9,7 +9,7 @@ import { silent, type Logger } from "./log.js";
 import { Outbox, type Unit } from "./outbox.js";
 import { Pairs } from "./pairs.js";
 import type { Place } from "./place.js";
-import { branchPrefix, runIn } from "./scope.js";
+import { branchPrefix, runIn, type StepTry } from "./scope.js";
 import { beginSegment, endSegment, takeBack, type Segment } from "./segments.js";
 import { guardListeners } from "./signal.js";
 import { noSpan, type Span } from "./tracing.js";
@@ -61,6 +61,8 @@ export class Session {
   readonly working = new Set<Promise<void>>();
   /** By the prefix of their branch: where the calls in progress were made. */
   readonly calling = new Map<string, Place>();
+  /** By the prefix of their branch: the steps whose function is running. */
+  readonly trying = new Map<string, StepTry>();
   canceled = false;
   /** The message of the turn that has answered the last question, or the first message. */
   answered = 0;
@@ -241,6 +243,24 @@ export class Session {
     }
   }
 
+  /** Returns the mistake if a call of this branch is in progress, although its function or branch has ended. */
+  inProgress(what: "function" | "branch"): UsageError | undefined {
+    const here = branchPrefix(this);
+    const place = [...this.calling].find(([branch]) => branch.startsWith(here))?.[1];
+    return place === undefined
+      ? undefined
+      : new UsageError(`the ${what} has ended, but this call is still in progress: await it`).place(place.toString());
+  }
+
+  /** Throws that mistake. */
+  checkEnded(what: "function" | "branch"): void {
+    const left = this.inProgress(what);
+    if (left !== undefined) {
+      this.refuse(left);
+      throw left;
+    }
+  }
+
   // Streams
 
   /** Appends text to an artifact, as part of its current segment. */
@@ -356,7 +376,6 @@ export class Session {
    * the agent has done until then is recorded first.
    */
   async postpone(reason: string): Promise<void> {
-    await Promise.race([Promise.all(this.working), this.over]);
     await this.flush().catch((err: unknown) => {
       if (!(err instanceof UsageError)) {
         throw err; // a refusal of what was not sent is the mistake itself

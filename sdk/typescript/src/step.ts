@@ -174,14 +174,17 @@ class Work {
   private async callFunction(step: StepTry): Promise<unknown> {
     const { session, plan } = this;
     const branch = currentBranch(session);
+    const prefix = branchPrefix(session);
     const call = async (abort: Abort) => {
       const result = await step.span.within(() => runIn({ session, step, branch }, () => plan.fn(abort)));
       step.returned = !step.ended;
       return result;
     };
+    session.trying.set(prefix, step);
     try {
       return await limited((abort) => countPending(call(abort)), session, plan.timeout);
     } finally {
+      session.trying.delete(prefix);
       step.ended = true;
     }
   }

@@ -328,7 +328,6 @@ void test("a silent connection to the health port does not keep the process", as
   assert.equal(await child.ended(), 0);
 });
 
-=======
 void test("a promise that fails after the end of its worker is logged, too", async (t) => {
   const [server, url] = await fakeServer(t, claimed());
   const child = start(

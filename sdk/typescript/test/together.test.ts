@@ -213,3 +213,24 @@ void test("a step may do several things at once", async () => {
   };
   assert.equal((await crashEverywhere(writes, "x")).artifacts.answer?.text, "ab");
 });
+
+void test("text of a step that a callback without context could not write fails the step", async () => {
+  const streams = async (task: Task) => {
+    const outside = AsyncResource.bind((write: () => unknown) => write());
+    await task.step("s", async () => {
+      await outside(() => task.write("x").catch(() => undefined));
+    });
+  };
+  const { ending, events } = await attempt(streams);
+  assert.equal(ending.outcome, "postponed");
+  const error = JSON.stringify(events[0]?.step?.error);
+  assert.match(error, /"UsageError".*still in progress.*AsyncResource\.bind/);
+});
+
+void test("a step is not to blame for a call beside it", async () => {
+  for (const beside of [(task: Task) => task.write("x"), (task: Task) => task.step("b", () => 1)]) {
+    const { ending, events } = await attempt((task) => Promise.all([task.step("a", () => turn()), beside(task)]));
+    assert.equal(ending.outcome, "postponed");
+    assert.deepEqual([events[0]?.step?.key, events[0]?.step?.error], ["a#1", undefined]);
+  }
+});
