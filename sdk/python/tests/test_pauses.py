@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from test_record import attempt, said
 
-from a2ad import Message, SyncTask, Task, _step, testing
+from a2ad import Message, Retry, StepError, SyncTask, Task, Timeout, _step, testing
 from a2ad._agent import Agent
 
 
@@ -121,3 +122,40 @@ def test_a_clock_that_was_set_back_does_not_prolong_a_pause(gather: bool) -> Non
     _, events = attempt(Agent("a", agent), {"messages": [said("1", "x")], "steps": [failed]})
     assert events[-1]["wait"]["key"] == f"{key}/pause#1"
     assert 0 < float(events[-1]["wait"]["for"].removesuffix("s")) <= 3600
+
+
+def test_a_time_that_is_over_when_the_function_runs_again() -> None:
+    runs = 0
+
+    async def sleeps(task: Task, message: Message) -> str:
+        nonlocal runs
+        runs += 1
+        # such as the time until a moment that a step has recorded
+        await task.sleep((2 - runs) * 7200 - 1)
+        return "awake"
+
+    r = testing.run(sleeps, "x")
+    assert (r.text, runs) == ("awake", 2)
+
+
+@pytest.mark.parametrize("over", [-1, -1.5, timedelta(days=-1)])
+def test_negative_durations_count_as_now(over: float | timedelta) -> None:
+    async def waits(task: Task, message: Message) -> str:
+        await task.sleep(over)
+        for call in (
+            lambda: task.signal("go", timeout=over),
+            lambda: task.ask("?", timeout=over),
+            lambda: task.auth_required("?", timeout=over),
+        ):
+            with pytest.raises(Timeout):
+                await call()
+        with pytest.raises(StepError, match="a: TimeoutError"):
+            await task.step("a", asyncio.Event().wait, timeout=over)
+        return "done"
+
+    assert testing.run(waits, "x").text == "done"
+
+
+def test_a_negative_delay_of_another_attempt_counts_as_now() -> None:
+    assert Retry("busy", after=-1).after == 0
+    assert Retry("busy", after=math.nan).after is None

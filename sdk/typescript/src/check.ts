@@ -4,7 +4,7 @@ import { UsageError } from "./errors.js";
 import { shown, typeName } from "./json.js";
 import { similar } from "./similar.js";
 
-/** Seconds, or a text such as "90s", "1h30m" or "7d". From 0 to ten years. */
+/** Seconds, or a text such as "90s", "1h30m" or "7d". At most ten years. For a wait, a negative one counts as 0. */
 export type Duration = number | string;
 
 /** Bytes of a name. A key is a name with a number, and has at most 256. */
@@ -98,9 +98,16 @@ export function seconds(duration: unknown, what: string): number {
   return total;
 }
 
+/**
+ * Reads a duration that may be over: a negative one counts as 0. Such is the time until a recorded moment when the
+ * function runs again.
+ */
+export const secondsLeft = (duration: unknown, what: string): number =>
+  seconds(typeof duration === "number" && duration < 0 ? 0 : duration, what);
+
 /** Returns a duration for the server, which refuses a wait of zero. */
 export const waitSeconds = (duration: unknown, what: string): string =>
-  `${Math.max(seconds(duration, what), 0.001).toFixed(3)}s`;
+  `${Math.max(secondsLeft(duration, what), 0.001).toFixed(3)}s`;
 
 /** Returns the milliseconds since 1970 of a `Date`. */
 export function moment(value: unknown, what: string): number {

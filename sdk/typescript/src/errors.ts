@@ -143,16 +143,16 @@ export class Retry extends A2adError {
   /** Seconds until the next attempt; undefined for the backoff of the agent on the server. */
   readonly after: number | undefined;
 
-  /** `after` is the delay in seconds, rounded up to whole ones; at most seven days. */
+  /** `after` is the delay in seconds, rounded up to whole ones; at most seven days. A negative one counts as 0. */
   constructor(reason = "", { after }: { after?: number } = {}) {
     super(checkReason(reason));
     if (after !== undefined && typeof after !== "number") {
       throw misuse(`after must be a number of seconds, not ${typeof after}`);
     }
-    if (after !== undefined && !(after >= 0 && after <= retryLimit)) {
+    if (after !== undefined && after > retryLimit) {
       throw misuse(`after must be between 0 and 7 days in seconds, not ${after}`);
     }
-    this.after = after;
+    this.after = after === undefined || Number.isNaN(after) ? undefined : Math.max(after, 0);
   }
 }
 

@@ -1,6 +1,6 @@
 /** Steps: work that is recorded, and not done again. */
 import { refuseCalls, forgotten } from "./call.js";
-import { count, name as checkName, options as checkOptions, seconds, type Duration } from "./check.js";
+import { count, name as checkName, options as checkOptions, seconds, secondsLeft, type Duration } from "./check.js";
 import { A2adError, Fail, Reject, Retry, StepError, TimeoutError, UsageError } from "./errors.js";
 import { classAndText, logFailure, logMistake } from "./failures.js";
 import { clean, digest, inputs, compact, plain, typeName, withInput, type Json } from "./json.js";
@@ -100,7 +100,7 @@ function planOf(name: string, fn: unknown, options: StepOptions & { returns?: Sc
     fn: fn as StepFunction<unknown>,
     retries: count(retries, "retries", 0, maxRetries),
     backoff: seconds(backoff, "backoff"),
-    timeout: timeout === undefined ? undefined : seconds(timeout, "timeout"),
+    timeout: timeout === undefined ? undefined : secondsLeft(timeout, "timeout"),
     returns,
   };
 }

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import type { Task } from "../src/index.js";
+import { Retry, TimeoutError, type Task } from "../src/index.js";
 import { realClock, type Clock } from "../src/clock.js";
 import { crashEverywhere, run, type Result } from "../src/testing.js";
-import { attempt, said } from "./kit.js";
+import { attempt, never, said } from "./kit.js";
 
 /** Returns the function of a service that is busy at first. */
 function service(busy: number): () => string {
@@ -106,4 +106,29 @@ void test("a pause that is over is not waited for again", async () => {
   const run = { steps, messages: [said("m", "x")] };
   const { ending } = await attempt((t) => t.step("get", () => 1, { retries: 2 }), run, { clock });
   assert.deepEqual([ending.outcome, clock.sleeps], ["finished", []]);
+});
+
+void test("a time that is over when the function runs again", async () => {
+  let runs = 0;
+  const left = () => (2 - ++runs) * 7200 - 1; // such as the time until a moment that a step has recorded
+  const sleeps = async (task: Task) => {
+    await task.sleep(left());
+    return "awake";
+  };
+  const r = await run(sleeps, "x");
+  assert.deepEqual([r.text, runs], ["awake", 2]);
+});
+
+void test("negative durations count as now", async () => {
+  const over = async (task: Task) => {
+    await task.sleep(-1);
+    await assert.rejects(task.signal("go", { timeout: -1 }), TimeoutError);
+    await assert.rejects(task.ask("?", { timeout: -1 }), TimeoutError);
+    await assert.rejects(task.authRequired("?", { timeout: -1 }), TimeoutError);
+    await assert.rejects(task.step("a", never, { timeout: -1 }), { type: "TimeoutError" });
+    return "done";
+  };
+  assert.equal((await run(over, "x")).text, "done");
+  assert.equal(new Retry("busy", { after: -1 }).after, 0);
+  assert.equal(new Retry("busy", { after: Number.NaN }).after, undefined);
 });

@@ -11,7 +11,10 @@ from typing import Any
 from ._errors import UsageError
 
 Duration = float | str | timedelta
-"""Seconds, a timedelta, or a str such as "90s", "1h30m" or "7d". From 0 to ten years."""
+"""Seconds, a timedelta, or a str such as "90s", "1h30m" or "7d". At most ten years.
+
+For a wait, a negative one counts as 0.
+"""
 
 MAX_NAME = 200
 """Bytes of a name. A key is a name with a number, and has at most 256."""
@@ -99,9 +102,21 @@ def seconds(duration: Any, what: str) -> float:
     return total
 
 
+def seconds_left(duration: Any, what: str) -> float:
+    """Read a duration that may be over: a negative one counts as 0.
+
+    Such is the time until a recorded moment when the function runs again.
+    """
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    if isinstance(duration, (int, float)) and duration < 0:
+        duration = 0
+    return seconds(duration, what)
+
+
 def wait_seconds(duration: Any, what: str) -> str:
     """Return a duration for the server, which refuses a wait of zero."""
-    return f"{max(seconds(duration, what), 0.001):.3f}s"
+    return f"{max(seconds_left(duration, what), 0.001):.3f}s"
 
 
 def moment(value: Any, what: str) -> datetime:

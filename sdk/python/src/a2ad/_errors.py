@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import sys
 import threading
@@ -151,8 +150,8 @@ class Timeout(Error):
 class Retry(Error):
     """Raise it to end this attempt. The server starts another one, if attempts are left.
 
-    ``after`` is the delay, rounded up to whole seconds; at most seven days. Without it, the
-    server uses the backoff of the agent.
+    ``after`` is the delay, rounded up to whole seconds; at most seven days. A negative one counts
+    as 0. Without it, the server uses the backoff of the agent.
     """
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
@@ -160,8 +159,9 @@ class Retry(Error):
         if after is not None:
             if isinstance(after, bool) or not isinstance(after, (int, float)):
                 raise misuse(f"after must be a number of seconds, not {after!r:.60}")
-            if not (math.isfinite(after) and 0 <= after <= RETRY_LIMIT):
+            if after > RETRY_LIMIT:
                 raise misuse(f"after must be between 0 and 7 days in seconds, not {after!r}")
+            after = max(after, 0) if after <= RETRY_LIMIT else None  # which it is for NaN
         super().__init__(reason)
         self.after = after
 

@@ -37,7 +37,7 @@ class Options:
         return Options(
             retries=_check.count(retries, "retries", most=MAX_RETRIES),
             backoff=_check.seconds(backoff, "backoff"),
-            timeout=None if timeout is None else _check.seconds(timeout, "timeout"),
+            timeout=None if timeout is None else _check.seconds_left(timeout, "timeout"),
         )
 
 
