@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -220,3 +221,33 @@ def test_usage_of_a_step_that_the_agent_cancels_counts() -> None:
         await asyncio.wait([step])
 
     assert testing.run(uses, "x").usage == {"m": {"requests": 1}}
+
+
+class OutOfStock(a2ad.Fail):
+    pass
+
+
+class Busy(a2ad.Retry):
+    pass
+
+
+class NotMine(a2ad.Reject):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"), [(OutOfStock, a2ad.Fail), (Busy, a2ad.Retry), (NotMine, a2ad.Reject)]
+)
+def test_a_subclass_takes_the_same_path_in_each_attempt(
+    ending: Callable[[str], Exception], kind: type[Exception]
+) -> None:
+    async def handles(task: Task, message: Message) -> str:
+        def fails() -> None:
+            raise ending("none left")
+
+        with pytest.raises(kind):
+            await task.step("take", fails)
+        await task.sleep("1h")
+        return "handled"
+
+    assert testing.run(handles, "x", max_attempts=1).text == "handled"

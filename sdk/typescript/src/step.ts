@@ -307,9 +307,14 @@ function usageOf(step: StepTry): string[] {
 
 const times = (started: number) => ({ startedAt: stamp(started), endedAt: stamp(Date.now()) });
 
-/** Returns whether a step's function has thrown this to end the attempt or the task. */
-const isEnding = (err: unknown): err is Retry | Fail | Reject =>
-  err instanceof Retry || err instanceof Fail || err instanceof Reject;
+/** What a step's function may throw to end the attempt or the task, and how it is recorded. */
+const endings = [
+  ["a2ad.Retry", Retry],
+  ["a2ad.Fail", Fail],
+  ["a2ad.Reject", Reject],
+] as const;
+
+const isEnding = (err: unknown): err is Retry | Fail | Reject => endings.some(([, kind]) => err instanceof kind);
 
 function failureOf(step: string, cause: unknown): StepError {
   let [type, text] = classAndText(cause);
@@ -319,7 +324,7 @@ function failureOf(step: string, cause: unknown): StepError {
     type = "UsageError";
   } else if (cause instanceof A2adError) {
     text = cause.plain;
-    type = isEnding(cause) ? `a2ad.${type}` : type;
+    type = endings.find(([, kind]) => cause instanceof kind)?.[0] ?? type;
   }
   return new StepError(step, clean(type, 200), clean(text, 4000), { cause });
 }
@@ -328,13 +333,9 @@ function recordedError(step: string, error: Json): A2adError {
   const { type, message } = typeof error === "object" && error !== null && !Array.isArray(error) ? error : {};
   const kind = typeof type === "string" ? type : "Error";
   const text = typeof message === "string" ? message : typeof error === "string" ? error : "";
-  switch (kind) {
-    case "a2ad.Retry":
-      return new Retry(text);
-    case "a2ad.Fail":
-      return new Fail(text);
-    case "a2ad.Reject":
-      return new Reject(text);
+  const ending = endings.find(([name]) => name === kind)?.[1];
+  if (ending !== undefined) {
+    return new ending(text);
   }
   const failure = new StepError(step, kind, text);
   failure.recorded = true;

@@ -136,7 +136,8 @@ export class Task {
    *
    * If the function throws or takes longer than `timeout`, it is called again up to `retries` times. Then `step` throws
    * StepError. A timeout aborts the signal that the function gets; what the function writes later is lost. If the
-   * function throws Retry, Fail or Reject, it is not called again, and `step` throws the same.
+   * function throws Retry, Fail or Reject, it is not called again, and `step` throws the same. In later attempts it
+   * throws one of these three, with the same reason: a class of your own and the `after` of Retry are not recorded.
    *
    * If the agent catches the error, or the retries are used up, the failure is recorded. Otherwise the attempt fails,
    * and the next one does the step again.

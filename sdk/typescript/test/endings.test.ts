@@ -24,6 +24,30 @@ void test("Reject, Fail and Retry", async () => {
   assert.deepEqual([r.state, r.attempts, r.elapsed], ["completed", 2, 60]);
 });
 
+void test("a subclass of Fail, Reject or Retry takes the same path in each attempt", async () => {
+  class OutOfStock extends Fail {
+    override name = "OutOfStock";
+  }
+  class Busy extends Retry {}
+  class NotMine extends Reject {
+    override name = "NotMine";
+  }
+  for (const [thrown, kind] of [
+    [new OutOfStock("none left"), Fail],
+    [new Busy("full"), Retry],
+    [new NotMine("other"), Reject],
+  ] as const) {
+    const handles = async (task: Task) => {
+      const caught: unknown = await task.step("take", () => Promise.reject(thrown)).catch((err: unknown) => err);
+      assert.ok(caught instanceof kind, String(caught));
+      await task.sleep("1h");
+      return "handled";
+    };
+    const r = await run(handles, "x", { maxAttempts: 1 });
+    assert.deepEqual([r.state, r.text], ["completed", "handled"]);
+  }
+});
+
 void test("what is thrown that is no Error is an error of the attempt", async () => {
   for (const thrown of ["text", undefined, null, 7]) {
     const throws = () => {

@@ -145,8 +145,9 @@ def _failure(step: _scope.Step, cause: Exception) -> StepError:
         what = Exception.__str__(cause)
         text = f"{what}. The step is not done again, because its function was called"
         kind = "UsageError"
-    elif isinstance(cause, (Retry, Fail, Reject)):
-        kind = f"a2ad.{kind}"
+    for ending in (Retry, Fail, Reject):
+        if isinstance(cause, ending):
+            kind = f"a2ad.{ending.__name__}"
     return StepError(step.name, kind, _values.clean(text, 4000), recorded=False)
 
 

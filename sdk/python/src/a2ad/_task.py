@@ -158,7 +158,8 @@ class Task:
         ``retries`` times (at most 1,000). The pause before that is ``backoff`` at first, and
         doubles each time up to an hour. Then ``step`` raises StepError. A timeout does not stop a
         function in a thread. If ``fn`` raises Retry, Fail or Reject, it is not called again, and
-        ``step`` raises the same.
+        ``step`` raises the same. In later attempts it raises one of these three, with the same
+        reason: a class of your own and the ``after`` of Retry are not recorded.
 
         If the agent catches the error, or ``retries`` are used up, the failure is recorded.
         Otherwise the attempt fails, and the next one does the step again.
