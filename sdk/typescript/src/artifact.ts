@@ -2,7 +2,7 @@
 import type { Caller } from "./call.js";
 import { flag, options as checkOptions, text as checkText } from "./check.js";
 import { UsageError } from "./errors.js";
-import { explained } from "./explained.js";
+import { bindMethods, explained } from "./explained.js";
 import { compact, digest, fingerprint, withInput } from "./json.js";
 import { currentStep, nextKey, outsideGather, outsideSteps } from "./scope.js";
 import type { Session } from "./session.js";
@@ -35,6 +35,7 @@ export class ArtifactWriter {
     readonly name: string,
   ) {
     this.#caller = caller.of("task.artifact(…)");
+    bindMethods(this);
   }
 
   /** Appends text, like `Task.write`. */

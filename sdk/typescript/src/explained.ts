@@ -1,6 +1,17 @@
 import { misuse } from "./errors.js";
 import { closest } from "./similar.js";
 
+/** Lets the methods of an object be used without it, as in `const { step } = task`. */
+export function bindMethods(self: object): void {
+  const methods = Object.getOwnPropertyDescriptors<object>(Object.getPrototypeOf(self) as object);
+  for (const [name, { value }] of Object.entries(methods)) {
+    if (typeof value === "function" && name !== "constructor") {
+      const bound = (value as () => unknown).bind(self);
+      Object.defineProperty(self, name, { value: bound, writable: true, configurable: true });
+    }
+  }
+}
+
 type Class = abstract new (...args: never[]) => object;
 
 /**

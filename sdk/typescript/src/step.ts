@@ -83,8 +83,8 @@ function planOf(name: string, fn: unknown, options: StepOptions & { returns?: Sc
   if (typeof name === "function") {
     throw new UsageError('the name of a step comes first: step("work", work, …)');
   }
-  refuseCalls(fn, options.input, ...(Array.isArray(options.args) ? (options.args as unknown[]) : []));
   checkOptions(options, "step", ["input", "args", "retries", "backoff", "timeout", "returns"]);
+  refuseCalls(fn, options.input, ...(Array.isArray(options.args) ? (options.args as unknown[]) : []));
   if (typeof fn !== "function") {
     throw new UsageError(`the function of a step must be a function, not ${typeName(fn)}: step("work", () => …)`);
   }

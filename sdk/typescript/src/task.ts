@@ -1,7 +1,7 @@
 import { ArtifactWriter, reportUsage, sendStatus, write } from "./artifact.js";
 import { Caller } from "./call.js";
 import { moment, name as checkName, options as checkOptions, waitSeconds, type Duration } from "./check.js";
-import { explained } from "./explained.js";
+import { bindMethods, explained } from "./explained.js";
 import { gather } from "./gather.js";
 import { plain, type Json, type Recordable } from "./json.js";
 import { ask, type AskOptions } from "./question.js";
@@ -61,6 +61,7 @@ export class Task {
   constructor(session: Session) {
     this.#session = session;
     this.#caller = new Caller(session);
+    bindMethods(this);
     const { run } = session;
     this.id = run.taskId;
     this.contextId = run.contextId;

@@ -368,3 +368,15 @@ void test("what a task knows", async () => {
   };
   assert.equal((await run(knows, "hello", { answers: ["Ann"] })).text, "hello Ann");
 });
+
+/* eslint-disable @typescript-eslint/unbound-method -- they are bound */
+void test("methods can be used without their object", async () => {
+  const uses = async (task: Task) => {
+    const { step, ask, artifact } = task;
+    const { write } = artifact("notes");
+    await write("one");
+    return (await step("a", () => "two")) + (await ask("?"));
+  };
+  const r = await run(uses, "x", { answers: ["three"] });
+  assert.deepEqual([r.text, r.artifacts.notes?.text], ["twothree", "one"]);
+});

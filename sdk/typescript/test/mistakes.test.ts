@@ -34,6 +34,7 @@ const mistakes: [body: Body, text: string][] = [
   [(t) => t.step("a", one, { timeout: Number.NaN }), "timeout must be between 0 and ten years"],
   [(t) => t.step("a", one, any({ retry: 3 })), "step takes no 'retry'; did you mean retries?"],
   [(t) => t.step("a", one, any({ time_out: 3 })), "step takes no 'time_out'; did you mean timeout?"],
+  [(t) => t.step("a", one, any(null)), "the options of step must be an object, not null"],
   [(t) => t.step("a", one, any(3)), "the options of step must be an object, not 3"],
   [(t) => t.step("a", one, { input: 1, args: [1] }), "step takes either input, which is one value, or args"],
   [(t) => t.step("a", one, { returns: any({ type: "object" }) }), "returns must be a schema of zod"],
