@@ -142,3 +142,25 @@ def test_usage_counts_if_a_mistake_follows() -> None:
     ending, events = attempt(uses)
     assert ending.outcome == "postponed"
     assert [e for e in events if "usage" in e] == [{"usage": {"requests": 1, "model": "m"}}]
+
+
+def test_a_function_that_returns_before_its_call_ends_has_made_a_mistake() -> None:
+    background: list[asyncio.Task[Any]] = []
+
+    async def leaves(task: Task, message: Message) -> str:
+        async def pay() -> str:
+            for _ in range(9):
+                await asyncio.sleep(0)
+            return "r-17"
+
+        async def pays() -> None:
+            await task.step("pay", pay)
+
+        background.append(asyncio.create_task(pays()))
+        await asyncio.sleep(0)
+        return "done"
+
+    ending, events = attempt(leaves)
+    assert ending.outcome == "postponed"
+    assert "the function has ended, but this call is still in progress" in str(ending.error)
+    assert (events[0]["step"]["key"], events[0]["step"]["result"]) == ("pay#1", "r-17")

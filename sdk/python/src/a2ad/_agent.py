@@ -140,6 +140,11 @@ async def _invoke(agent: Agent, task: Task) -> Any:
     session.check()
     if session.mistake is not None:
         raise session.mistake
+    for where in session.calling.values():
+        left = UsageError("the function has ended, but this call is still in progress: await it")
+        left.where = where
+        session.refuse(left)  # so that what it has left begins no other call
+        raise left
     return result
 
 
