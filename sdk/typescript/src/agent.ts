@@ -38,7 +38,7 @@ export interface Ending {
 /** Characters of the reason of a failure. */
 const maxReason = 4000;
 
-/** @internal Calls the function of the agent, and records how its task ends. When the run ends first, the function is left. */
+/** @internal Calls the function of the agent, and records how its task ends. If the run ends first, it is left. */
 export async function execute(agent: Agent, session: Session): Promise<Ending> {
   const ending = await session.span.within(() => runIn({ session }, () => play(agent, session)));
   session.stop(new Stopped("ended", "the attempt has ended")); // for what the agent left running

@@ -2,7 +2,7 @@
 import { Call } from "./call.js";
 import { sleep } from "./clock.js";
 import { UsageError } from "./errors.js";
-import { typeName } from "./json.js";
+import { isFunction, typeName } from "./json.js";
 import { endGather, nextKey, outsideSteps, runIn } from "./scope.js";
 import type { Session } from "./session.js";
 import { beginWait, type Wait } from "./wait.js";
@@ -113,8 +113,8 @@ function nextWait(session: Session, prefix: string): string {
 }
 
 function checkWork(one: unknown, i: number): () => unknown {
-  if (typeof one === "function") {
-    return one as () => unknown;
+  if (isFunction(one)) {
+    return one;
   }
   if (one instanceof Call) {
     one.handedOver();

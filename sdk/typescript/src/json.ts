@@ -117,7 +117,8 @@ export const inOrder = (value: unknown): string => new Comparer(Number.POSITIVE_
 
 /** Reads JSON. Integers that may be beyond 2⁵³, which `JSON.parse` rounds, become a `bigint`. */
 export function parseExactly(text: string): unknown {
-  const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.e])/g, (t) => (t.startsWith('"') ? t : `"\\u0000${t}"`));
+  const literals = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.e])/g;
+  const marked = text.replace(literals, (t) => (t.startsWith('"') ? t : `"\\u0000${t}"`));
   const isMarked = (v: unknown): v is string => typeof v === "string" && /^\0-?\d+$/.test(v);
   return JSON.parse(marked, (_, v: unknown) => (isMarked(v) ? BigInt(v.slice(1)) : v));
 }
@@ -127,8 +128,16 @@ export function clean(text: string, most: number): string {
   return text.slice(0, most).toWellFormed().replaceAll("\0", "\ufffd");
 }
 
+/** Reports whether a value can be called and then does its work. The call of a generator function does nothing. */
+export function isFunction(value: unknown): value is (...args: never[]) => unknown {
+  return typeof value === "function" && !types.isGeneratorFunction(value);
+}
+
 /** Returns the name of the type of a value, for people. */
 export function typeName(value: unknown): string {
+  if (types.isGeneratorFunction(value)) {
+    return "a generator function";
+  }
   if (typeof value === "function") {
     return value.name === "" ? "function" : value.name;
   }
@@ -255,8 +264,8 @@ class Comparer extends Encoder {
 }
 
 /**
- * Reports whether `JSON.stringify` loses what an object has: a promise that the agent did not await, a map, or an object
- * without members that are visible, such as a `Response` of `fetch` or a generator.
+ * Reports whether `JSON.stringify` loses what an object has: a promise that the agent did not await, a map, or an
+ * object without visible members, such as a `Response` of `fetch` or a generator.
  */
 function losesContent(v: object): boolean {
   return (

@@ -3,7 +3,7 @@ import { refuseCalls, forgotten } from "./call.js";
 import { count, name as checkName, options as checkOptions, seconds, secondsLeft, type Duration } from "./check.js";
 import { A2adError, Fail, Reject, Retry, StepError, TimeoutError, UsageError } from "./errors.js";
 import { classAndText, logFailure, logMistake } from "./failures.js";
-import { clean, digest, inputs, compact, plain, typeName, withInput, type Json } from "./json.js";
+import { clean, compact, digest, inputs, isFunction, type Json, plain, typeName, withInput } from "./json.js";
 import { countPending } from "./pending.js";
 import { branchPrefix, currentBranch, nextKey, outsideSteps, runIn, stamp, stream, StepTry } from "./scope.js";
 import { checkSchema, validate, type Schema } from "./schema.js";
@@ -85,7 +85,7 @@ function planOf(name: string, fn: unknown, options: StepOptions & { returns?: Sc
   }
   checkOptions(options, "step", ["input", "args", "retries", "backoff", "timeout", "returns"]);
   refuseCalls(fn, options.input, ...(Array.isArray(options.args) ? (options.args as unknown[]) : []));
-  if (typeof fn !== "function") {
+  if (!isFunction(fn)) {
     throw new UsageError(`the function of a step must be a function, not ${typeName(fn)}: step("work", () => …)`);
   }
   const { input, args, retries = 0, backoff = 1, timeout, returns } = options;

@@ -14,7 +14,7 @@
 import type { AgentFunction } from "./agent.js";
 import { options as checkOptions } from "./check.js";
 import { A2adError, misuse, UsageError } from "./errors.js";
-import { typeName, type Json } from "./json.js";
+import { isFunction, type Json, typeName } from "./json.js";
 import type { Logger } from "./log.js";
 import type { Event } from "./memory.js";
 import { difference, equal, outcome } from "./outcome.js";
@@ -125,7 +125,7 @@ export async function crashEverywhere(
 const crashAt = (at: number, stored: boolean): Crashes => ({ at, stored, requests: 0, what: "" });
 
 function check(agent: unknown, options: TestOptions, what: string, known: readonly string[]): void {
-  if (typeof agent !== "function") {
+  if (!isFunction(agent)) {
     throw misuse(`the agent must be a function, not ${typeName(agent)}`);
   }
   try {

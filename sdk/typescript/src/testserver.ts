@@ -218,7 +218,8 @@ export class TestServer {
     const said = Message.decode({ parts: partsSaid(answer) });
     const why = refusal(said, wait.expects ?? {});
     if (why !== "") {
-      throw new WrongAnswer(`the server refuses the answer ${short(said.data ?? said.text, 200)} to '${question}': ${why}`);
+      const shown = short(said.data ?? said.text, 200);
+      throw new WrongAnswer(`the server refuses the answer ${shown} to '${question}': ${why}`);
     }
     return this.#say(answer);
   }

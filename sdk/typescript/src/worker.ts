@@ -12,7 +12,7 @@ import { misuse, Stopped, UsageError } from "./errors.js";
 import { describe, fieldsOf } from "./failures.js";
 import { healthAddress, serveHealth, type Address, type Status } from "./health.js";
 import { HttpError } from "./http.js";
-import { shown, typeName } from "./json.js";
+import { isFunction, shown, typeName } from "./json.js";
 import { reliable, stderrLogger, type Logger } from "./log.js";
 import { caller, traceOf } from "./place.js";
 import { watchRejections } from "./rejections.js";
@@ -122,7 +122,7 @@ export class Worker {
     return placed(() => {
       checkAgent(name);
       checkOptions(options, `the agent '${name}'`, ["concurrency"]);
-      if (typeof run !== "function") {
+      if (!isFunction(run)) {
         throw new UsageError(`the agent '${name}' must be a function, not ${typeName(run)}`);
       }
       if (this.#serving) {

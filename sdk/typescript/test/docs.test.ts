@@ -60,11 +60,13 @@ void test("the TypeScript of the README compiles", () => {
     return `build/readme/${name}`;
   };
   write("trip.ts", 'import type { Task } from "@a2ad/worker";\nexport const trip = (task: Task) => task.sleep(1);\n');
-  const blocks = [...readFileSync("README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms)].map(([, block = ""]) => block);
+  const found = readFileSync("README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms);
+  const blocks = [...found].map(([, block = ""]) => block);
   assert.ok(blocks.length >= 4, String(blocks.length));
   const files = blocks.map((block, i) => {
-    const imported = block.includes("import ") ? "" : 'import { Worker } from "@a2ad/worker";\nconst worker = new Worker();\n';
-    return write(`block${i}.ts`, `${imported}${block}${block.includes("makePlan") || imported !== "" ? others : ""}`);
+    const isWhole = block.includes("import ");
+    const worker = isWhole ? "" : 'import { Worker } from "@a2ad/worker";\nconst worker = new Worker();\n';
+    return write(`block${i}.ts`, `${worker}${block}${isWhole && !block.includes("makePlan") ? "" : others}`);
   });
   const { options } = ts.parseJsonConfigFileContent(
     {

@@ -13,6 +13,9 @@ const deep = (levels: number): unknown => (levels === 0 ? 1 : [deep(levels - 1)]
 const circular: unknown[] = [];
 circular.push(circular);
 const one = () => 1;
+async function* tokens() {
+  yield await Promise.resolve(1);
+}
 
 type Body = (task: Task) => unknown;
 
@@ -26,6 +29,8 @@ const mistakes: [body: Body, text: string][] = [
   [(t) => t.step(any(one), any("a")), 'the name of a step comes first: step("work", work, …)'],
   [(t) => t.step("a", any("makePlan")), "the function of a step must be a function, not string"],
   [(t) => t.step("a", any(Promise.resolve())), "the function of a step must be a function, not Promise"],
+  [(t) => t.step("a", any(tokens)), "the function of a step must be a function, not a generator function"],
+  [(t) => t.gather(any(tokens)), "gather takes functions such as () => task.step(…), not a generator function"],
   [(t) => t.step("a", one, { retries: -1 }), "retries must be between 0 and 1000, not -1"],
   [(t) => t.step("a", one, { retries: 2.5 }), "retries must be a whole number, not 2.5"],
   [(t) => t.step("a", one, { retries: any(true) }), "retries must be a whole number, not true"],
@@ -256,6 +261,7 @@ const others: [make: () => unknown, text: string][] = [
   [() => new Worker().agent("a", { concurrency: 0 }, one), "concurrency must be between 1 and 10000"],
   [() => new Worker().agent("a", any(7)), "the options of the agent 'a' must be an object, not 7"],
   [() => new Worker().agent("a", any({})), "the agent 'a' must be a function, not undefined"],
+  [() => new Worker().agent("a", any(tokens)), "the agent 'a' must be a function, not a generator function"],
   [() => new Worker().agent("a", one).agent("a", one), "the agent 'a' is already registered"],
   [() => new Worker().agent("a", any({ parallel: 1 }), one), "the agent 'a' takes no 'parallel'"],
 ];
