@@ -158,7 +158,8 @@ func agent(name string, e executor.Executor, limits ...a2a.Limits) worker.Agent 
 // running is a pool that runs.
 type running struct {
 	*worker.Pool
-	stop func() // ends it and waits; may be called again
+	drain func() // lets it claim nothing more
+	stop  func() // ends it and waits; may be called again
 }
 
 // start runs a pool until the test ends, or stop is called.
@@ -174,7 +175,7 @@ func (f *fixture) start(cfg worker.Config) running {
 	})
 	stop := sync.OnceFunc(func() { cancel(); wg.Wait() })
 	f.t.Cleanup(stop)
-	return running{p, stop}
+	return running{p, cancel, stop}
 }
 
 func (f *fixture) submit(agent, text string) a2a.ID {
