@@ -1,4 +1,6 @@
 /** Errors of the agent's code in the log: where they were thrown, without the library's frames. */
+import { types } from "node:util";
+
 import { A2adError } from "./errors.js";
 import { placeOf, stackOf } from "./place.js";
 import type { Session } from "./session.js";
@@ -12,12 +14,17 @@ export const fieldsOf = ({ taskId, agent, epoch, attempt }: Run): Record<string,
 /** Returns the class and the message of what was thrown. It may be anything, and have any members. */
 export function classAndText(err: unknown): [type: string, text: string] {
   try {
-    const { name, message }: { name: unknown; message: unknown } = err instanceof Error ? err : new Error(String(err));
-    return [String(name), String(message)];
+    const isError = err instanceof Error || types.isNativeError(err); // also of another realm
+    const { name = "Error", message }: { name?: unknown; message?: unknown } = isError || hasMessage(err) ? err : {};
+    return [String(name), String(message ?? err)];
   } catch {
     return ["Error", "an error that cannot be shown"];
   }
 }
+
+/** Reports whether something like `{ code: 429, message: "too many requests" }` was thrown. */
+const hasMessage = (err: unknown): err is { message: string } =>
+  typeof err === "object" && err !== null && "message" in err && typeof err.message === "string";
 
 /** Returns the class and the message of an error in one text. */
 export function describe(err: unknown): string {

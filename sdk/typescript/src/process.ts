@@ -40,7 +40,7 @@ export function onSignals(stop: () => void): () => void {
 export function exitIfKept(logger: Logger): void {
   setTimeout(() => {
     if (somePending() && serving === 0) {
-      logger.warn("an agent's function ignores that its run has ended; the process exits", {});
+      logger.warn("what a function has left still keeps the process, so it exits now", {});
       process.exit();
     }
   }, exitDelay).unref();

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
+import { runInNewContext } from "node:vm";
 
 import { z } from "zod";
 
@@ -192,4 +193,23 @@ void test("usage of a failure that is handled counts", async () => {
     await task.status("the model is away");
   };
   assert.deepEqual((await run(uses, "x")).usage, { m: { requests: 1 } });
+});
+
+void test("the text of what is thrown is kept, if it is no Error of this realm", async () => {
+  for (const [thrown, type, text] of [
+    [{ code: 429, message: "too many requests" }, "Error", "too many requests"],
+    [runInNewContext('new TypeError("from a sandbox")'), "TypeError", "from a sandbox"],
+    ["a string", "Error", "a string"],
+  ] as const) {
+    const fails = async (task: Task) => {
+      try {
+        await task.step("a", () => {
+          throw thrown;
+        });
+      } catch (err) {
+        return err instanceof StepError ? [err.type, err.text] : [];
+      }
+    };
+    assert.deepEqual((await run(fails, "x")).data, [type, text]);
+  }
 });

@@ -217,7 +217,7 @@ void test("a signal stops a worker, and a second one ends the process", async (t
   first.process.kill("SIGTERM");
   assert.equal(await first.ended(), 0);
   assert.deepEqual(server.of("/finish"), [{ outcome: "release" }]);
-  assert.match(first.output(), /WARN an agent's function ignores that its run has ended; the process exits/);
+  assert.match(first.output(), /WARN what a function has left still keeps the process, so it exits now/);
 
   server.runs = [claimed()];
   const second = start(t, url, program(600));
