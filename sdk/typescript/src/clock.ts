@@ -7,11 +7,16 @@ export const flushEvery = 0.05;
 export interface Clock {
   /** Milliseconds since 1970. */
   now(): number;
+  /** Seconds since some moment. They never go back. */
+  monotonic(): number;
   /** Waits, unless the signal aborts first. It never throws. */
   sleep(seconds: number, signal?: AbortSignal): Promise<void>;
   /** Calls `send` after a pause, in which the agent may write more. Returns how to cancel that. */
   sendLater(seconds: number, send: () => void): () => void;
 }
+
+/** Returns seconds since the process began. They never go back, and go on while the process is suspended. */
+export const monotonic = (): number => performance.now() / 1000;
 
 /** Waits, unless the signal aborts first. It never throws. */
 export function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
@@ -32,6 +37,7 @@ export function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
 
 export const realClock: Clock = {
   now: Date.now,
+  monotonic,
   sleep,
   sendLater(seconds, send) {
     const timer = setTimeout(send, Math.ceil(seconds * 1000));
@@ -40,9 +46,6 @@ export const realClock: Clock = {
     };
   },
 };
-
-/** Returns seconds since the process began. They never go back, and go on while the process is suspended. */
-export const monotonic = (): number => performance.now() / 1000;
 
 /**
  * Returns when a run that sent streamed text at `sentAt` sends more. All runs of a process send at the same ticks, so

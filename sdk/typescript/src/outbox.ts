@@ -1,4 +1,4 @@
-import { monotonic, nextTick, type Clock } from "./clock.js";
+import { nextTick, type Clock } from "./clock.js";
 import { compact } from "./json.js";
 
 /** Characters of unsent text that are sent without waiting for more. */
@@ -89,7 +89,7 @@ export class Outbox {
 
   /** Sends the first text at once, and later text at a tick. */
   #sendTextLater(): void {
-    const delay = nextTick(this.#textSentAt) - monotonic();
+    const delay = nextTick(this.#textSentAt) - this.clock.monotonic();
     if (delay > 0) {
       this.#cancelTimer = this.clock.sendLater(delay, () => {
         this.#sendText();
@@ -156,7 +156,7 @@ export class Outbox {
       this.#size -= sizeOf(next);
       taken++;
       if (!isUnit(next)) {
-        this.#textSentAt = monotonic();
+        this.#textSentAt = this.clock.monotonic();
       }
     }
     this.#pending.splice(0, taken);

@@ -71,6 +71,7 @@ export class TestServer {
 
   readonly #clock: Clock = {
     now: () => this.#now,
+    monotonic: () => this.#now / 1000,
     sleep: (seconds) => {
       this.#now += seconds * 1000;
       return Promise.resolve();

@@ -74,6 +74,7 @@ class NotedClock implements Clock {
   readonly sleeps: number[] = [];
   readonly now = () => Date.UTC(2026, 0, 1);
   readonly sendLater = (seconds: number, send: () => void) => realClock.sendLater(seconds, send);
+  readonly monotonic = () => realClock.monotonic();
 
   sleep(seconds: number): Promise<void> {
     this.sleeps.push(seconds);

@@ -101,7 +101,7 @@ void test("promises of agents that nothing awaits kill nothing", async (t) => {
 const fails = (what: string) => `(() => { throw new Error("${what}") })()`;
 
 void test("listeners of abort signals that fail end no other task", async (t) => {
-  const [server, url] = await fakeServer(t, claimed("t1", { leaseSeconds: 0.03 }), claimed("t2"));
+  const [server, url] = await fakeServer(t, claimed("t1", { leaseSeconds: 3 }), claimed("t2"));
   server.answer = (path) => (path.endsWith("t1/1/heartbeat") ? [200, { cancelRequested: true }] : ok);
   const child = start(
     t,
@@ -268,7 +268,7 @@ void test("the end of a worker does not cut the runs of another one", async (t) 
 });
 
 void test("a function that ended after it was left does not cut the end of the program", async (t) => {
-  const [server, url] = await fakeServer(t, claimed("t", { leaseSeconds: 0.03 }));
+  const [server, url] = await fakeServer(t, claimed("t", { leaseSeconds: 3 }));
   server.answer = (path) => (path.endsWith("/heartbeat") ? [200, { cancelRequested: true }] : ok);
   const child = start(
     t,

@@ -11,7 +11,8 @@ import { attempt } from "./kit.js";
 
 /** A clock whose pauses end when the test says. */
 class StillClock implements Clock {
-  readonly now = () => Date.now();
+  readonly now = () => 0;
+  readonly monotonic = () => 0;
   readonly sleep = () => Promise.resolve();
   #send: (() => void) | undefined;
   pauses = 0;
