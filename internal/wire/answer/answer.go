@@ -12,12 +12,8 @@
 package answer
 
 import (
-	"encoding/base64"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
@@ -72,7 +68,11 @@ func DecodeTask(raw []byte) (Task, error) {
 }
 
 // reader keeps the first error.
-type reader struct{ err error }
+type reader struct {
+	err     error
+	stored  bool     // read what DecodeStored reads
+	unknown []string // paths, if stored
+}
 
 func (r *reader) fail(path, format string, args ...any) {
 	if r.err == nil {
@@ -199,9 +199,17 @@ func (r *reader) task(v []byte, path string) (t Task) {
 		case "artifacts":
 			r.list(v, path, func(path string, v []byte) { t.Artifacts = append(t.Artifacts, r.artifact(v, path)) })
 		case "history":
-			r.list(v, path, func(path string, v []byte) { t.History = append(t.History, r.message(v, path)) })
+			r.list(v, path, func(path string, v []byte) {
+				m := r.message(v, path)
+				if m.Role == 0 {
+					r.fail(path+".role", "is missing")
+				}
+				t.History = append(t.History, m)
+			})
 		case "metadata":
 			t.Metadata = r.object(v, path)
+		default:
+			r.other(key, path)
 		}
 	})
 	if t.ID == "" {
@@ -220,11 +228,12 @@ func (r *reader) status(v []byte, path string) (s a2a.Status) {
 			s.State = r.state(v, path)
 		case "message":
 			m := r.message(v, path)
+			m.Role = a2a.RoleAgent
 			s.Message = &m
 		case "timestamp":
-			// The time only tells statuses apart and is never stored, so an invalid one counts as
-			// absent.
-			s.Time, _ = time.Parse(time.RFC3339Nano, r.text(v, path))
+			s.Time = r.time(v, path)
+		default:
+			r.other(key, path)
 		}
 	})
 	return s
@@ -265,6 +274,8 @@ func (r *reader) artifact(v []byte, path string) (a a2a.Artifact) {
 			a.Extensions = r.texts(v, path)
 		case "metadata":
 			a.Metadata = r.object(v, path)
+		default:
+			r.other(key, path)
 		}
 	})
 	if a.ID == "" {
@@ -273,21 +284,28 @@ func (r *reader) artifact(v []byte, path string) (a a2a.Artifact) {
 	return a
 }
 
-// message reads a message without the ids of other tasks in it, which are not ours.
+// message reads a message. The ids of other tasks in an answer are not ours, and are left out.
 func (r *reader) message(v []byte, path string) a2a.Message {
 	m := a2a.Message{Role: a2a.RoleAgent}
+	if r.stored {
+		m.Role = 0
+	}
 	r.members(v, path, func(key, path string, v []byte) {
-		switch key {
-		case "messageId":
+		switch {
+		case key == "messageId":
 			m.ID = r.id(v, path)
-		case "role":
+		case key == "role":
 			m.Role = r.role(v, path)
-		case "parts":
+		case key == "parts":
 			m.Parts = r.parts(v, path)
-		case "extensions":
+		case key == "extensions":
 			m.Extensions = r.texts(v, path)
-		case "metadata":
+		case key == "metadata":
 			m.Metadata = r.object(v, path)
+		case key == "referenceTaskIds" && r.stored:
+			m.ReferenceTaskIDs = r.texts(v, path)
+		default:
+			r.other(key, path)
 		}
 	})
 	return m
@@ -302,84 +320,13 @@ func (r *reader) role(v []byte, path string) a2a.Role {
 	switch name := r.text(v, path); name {
 	case "user", "ROLE_USER":
 		return a2a.RoleUser
-	case "agent", "ROLE_AGENT", "ROLE_UNSPECIFIED":
+	case "agent", "ROLE_AGENT":
+	case "ROLE_UNSPECIFIED":
+		if r.stored {
+			return 0
+		}
 	default:
 		r.fail(path, "%.40q is not a role", name)
 	}
 	return a2a.RoleAgent
-}
-
-func (r *reader) base64(v []byte, path string) string {
-	s := r.text(v, path)
-	if _, err := base64.StdEncoding.Strict().DecodeString(s); err == nil && !strings.ContainsAny(s, "\r\n") {
-		return s
-	}
-	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding,
-		base64.RawURLEncoding} {
-		if b, err := enc.DecodeString(s); err == nil {
-			return base64.StdEncoding.EncodeToString(b)
-		}
-	}
-	r.fail(path, "must be base64")
-	return ""
-}
-
-func (r *reader) list(v []byte, path string, one func(path string, v []byte)) {
-	if rawjson.KindOf(v) != rawjson.KindArray {
-		r.fail(path, "must be an array")
-		return
-	}
-	n := 0
-	for e := range rawjson.Elements(v) {
-		if r.err != nil {
-			return
-		}
-		one(path+"["+strconv.Itoa(n)+"]", e)
-		n++
-	}
-}
-
-func (r *reader) texts(v []byte, path string) (list []string) {
-	r.list(v, path, func(path string, v []byte) { list = append(list, r.text(v, path)) })
-	return list
-}
-
-func (r *reader) text(v []byte, path string) string {
-	s, ok := rawjson.String(v)
-	if !ok {
-		r.fail(path, "must be a string")
-	}
-	return s
-}
-
-func (r *reader) id(v []byte, path string) string {
-	s := r.text(v, path)
-	if len(s) > MaxID || strings.IndexByte(s, 0) >= 0 {
-		r.fail(path, "is longer than %d bytes or has a NUL", MaxID)
-	}
-	return s
-}
-
-// idOf reads an id that may be absent.
-func (r *reader) idOf(v []byte, path, name string) string {
-	if m := member(v, name); m != nil {
-		return r.id(m, path+"."+name)
-	}
-	return ""
-}
-
-func (r *reader) truth(v []byte, path string) bool {
-	b, ok := rawjson.Bool(v)
-	if !ok {
-		r.fail(path, "must be true or false")
-	}
-	return b
-}
-
-func (r *reader) object(v []byte, path string) a2a.Raw {
-	if rawjson.KindOf(v) != rawjson.KindObject {
-		r.fail(path, "must be an object")
-		return nil
-	}
-	return slices.Clip(v)
 }

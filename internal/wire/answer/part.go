@@ -43,6 +43,8 @@ func (r *reader) part(v []byte, path string) (p a2a.Part) {
 			p.Filename = r.text(v, path)
 		case "metadata":
 			p.Metadata = r.object(v, path)
+		default:
+			r.other(key, path)
 		}
 	})
 	if contents == 0 && null != nil { // data that is null, unless there is other content
@@ -68,6 +70,8 @@ func (r *reader) file(v []byte, path string, p *a2a.Part, content func(a2a.PartK
 			p.Filename = r.text(v, path)
 		case "mimeType":
 			p.MediaType = r.text(v, path)
+		default:
+			r.other(key, path)
 		}
 	})
 }
@@ -109,5 +113,3 @@ func without(metadata a2a.Raw, key string) a2a.Raw {
 	}
 	return nil
 }
-
-// base64 reads the four usual forms and returns the standard one with padding.
