@@ -65,17 +65,17 @@ FROM (
 ) k
 ON CONFLICT (tenant, owner, key) DO UPDATE SET digest = excluded.digest, task_id = excluded.task_id;
 
--- TasksImported returns those of the ids that are in use. Of a task that was imported for this owner, it returns the
--- digest of what it was imported from, and the uid of its first event, unless its log was retired.
+-- TasksImported returns those of the ids that are in use, and their agents. Of a task that was imported for this owner,
+-- it returns the digest of what it was imported from, and the uid of its first event, unless its log was retired.
 -- name: TasksImported :many
-SELECT t.id, i.tenant::text AS tenant, i.owner::text AS owner, k.digest, e.event_uid
+SELECT t.id, t.agent, i.tenant::text AS tenant, i.owner::text AS owner, k.digest, e.event_uid
 FROM (
   SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(tenants)::text[]) AS tenant,
     unnest(sqlc.arg(owners)::text[]) AS owner
 ) i
   -- The limits keep the order of the joins: a plan that was made while the tables were small would scan them.
 CROSS JOIN LATERAL (
-  SELECT x.id
+  SELECT x.id, x.agent
   FROM a2a.tasks x
   WHERE x.id = ANY (ARRAY[i.id])
   LIMIT 1

@@ -41,10 +41,11 @@ type ImportOutcome int
 
 // The outcomes of an import.
 const (
-	ImportStored  ImportOutcome = iota + 1
-	ImportKnown                 // it was imported before
-	ImportChanged               // it was imported before, from something else: the source has changed since
-	ImportIDInUse               // its id belongs to another task
+	ImportStored     ImportOutcome = iota + 1
+	ImportKnown                    // it was imported before
+	ImportChanged                  // it was imported before, from something else: the source has changed since
+	ImportOtherAgent               // it was imported before, for another agent
+	ImportIDInUse                  // its id belongs to another task
 )
 
 // Import stores tasks in one transaction, and returns what it did with each. A task whose id is in use is not stored,
@@ -62,7 +63,7 @@ func (s *Store) Import(ctx context.Context, source string, list []Import) ([]Imp
 		items[i] = it
 	}
 	// Locks are taken in the order of ids.
-	sorted := slices.SortedFunc(slices.Values(items), func(a, b *importItem) int {
+	sorted := slices.SortedStableFunc(slices.Values(items), func(a, b *importItem) int {
 		return bytes.Compare(a.Task.ID[:], b.Task.ID[:])
 	})
 	outcomes, err := db.Repeat(ctx, s.db, func(int) (map[*importItem]ImportOutcome, error) {
@@ -249,6 +250,8 @@ func (it *importItem) compare(row *dbsqlc.TasksImportedRow) ImportOutcome {
 		return ImportIDInUse
 	case len(it.events) > 0 && row.EventUid.Bytes == it.events[0].uid:
 		return ImportStored // by an earlier try, whose commit was not acknowledged
+	case row.Agent != it.Agent:
+		return ImportOtherAgent
 	case bytes.Equal(row.Digest, it.Digest[:]):
 		return ImportKnown
 	}

@@ -159,13 +159,15 @@ func TestImportTwiceStoresOnce(t *testing.T) {
 	foreign.Task.ID, foreign.Owner = first.Task.ID, "bob"
 	native := imported(a2a.StateCompleted)
 	native.Task.ID = f.NewTask()
-	list := []tasks.Import{second, changed, foreign, native, first, second}
+	other := first
+	other.Agent = "other"
+	list := []tasks.Import{second, changed, foreign, native, first, other, second}
 	want := []tasks.ImportOutcome{
 		tasks.ImportStored, tasks.ImportChanged, tasks.ImportIDInUse, tasks.ImportIDInUse, tasks.ImportKnown,
-		tasks.ImportKnown,
+		tasks.ImportOtherAgent, tasks.ImportKnown,
 	}
 	dry, err := f.Store.Tasks.Imported(t.Context(), list)
-	if err != nil || !slices.Equal(dry[:5], want[:5]) {
+	if err != nil || !slices.Equal(dry[:6], want[:6]) {
 		t.Errorf("a dry run says %v, want %v; %v", dry, want, err)
 	}
 	if got := importAll(f, list...); !slices.Equal(got, want) {
@@ -173,6 +175,31 @@ func TestImportTwiceStoresOnce(t *testing.T) {
 	}
 	if got := f.Snapshot(first.Task.ID); got.Status.State != a2a.StateCompleted || got.LastSeq != 5 {
 		t.Errorf("the first import has changed: %+v", got)
+	}
+	f.Invariants()
+}
+
+// Of many tasks with one id, the first of the list is stored. An unstable sort would choose another one.
+func TestImportStoresTheFirstOfEqualIDs(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	var list []tasks.Import
+	for range 30 {
+		list = append(list, imported(a2a.StateCompleted))
+	}
+	for i := range 30 {
+		second := imported(a2a.StateFailed)
+		second.Task.ID = list[i].Task.ID
+		list = append(list, second)
+	}
+	for i, got := range importAll(f, list...) {
+		want := tasks.ImportStored
+		if i >= 30 {
+			want = tasks.ImportChanged
+		}
+		if got != want {
+			t.Fatalf("outcome %d of element %d, want %d", got, i, want)
+		}
 	}
 	f.Invariants()
 }

@@ -210,14 +210,14 @@ func (q *Queries) TaskImport(ctx context.Context, arg TaskImportParams) ([]pgtyp
 }
 
 const tasksImported = `-- name: TasksImported :many
-SELECT t.id, i.tenant::text AS tenant, i.owner::text AS owner, k.digest, e.event_uid
+SELECT t.id, t.agent, i.tenant::text AS tenant, i.owner::text AS owner, k.digest, e.event_uid
 FROM (
   SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS tenant,
     unnest($3::text[]) AS owner
 ) i
   -- The limits keep the order of the joins: a plan that was made while the tables were small would scan them.
 CROSS JOIN LATERAL (
-  SELECT x.id
+  SELECT x.id, x.agent
   FROM a2a.tasks x
   WHERE x.id = ANY (ARRAY[i.id])
   LIMIT 1
@@ -241,14 +241,15 @@ type TasksImportedParams struct {
 
 type TasksImportedRow struct {
 	ID       pgtype.UUID
+	Agent    string
 	Tenant   string
 	Owner    string
 	Digest   []byte
 	EventUid pgtype.UUID
 }
 
-// TasksImported returns those of the ids that are in use. Of a task that was imported for this owner, it returns the
-// digest of what it was imported from, and the uid of its first event, unless its log was retired.
+// TasksImported returns those of the ids that are in use, and their agents. Of a task that was imported for this owner,
+// it returns the digest of what it was imported from, and the uid of its first event, unless its log was retired.
 func (q *Queries) TasksImported(ctx context.Context, arg TasksImportedParams) ([]TasksImportedRow, error) {
 	rows, err := q.db.Query(ctx, tasksImported, arg.Ids, arg.Tenants, arg.Owners)
 	if err != nil {
@@ -260,6 +261,7 @@ func (q *Queries) TasksImported(ctx context.Context, arg TasksImportedParams) ([
 		var i TasksImportedRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Agent,
 			&i.Tenant,
 			&i.Owner,
 			&i.Digest,
