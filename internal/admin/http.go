@@ -206,7 +206,7 @@ func describe(err error) (status int, d FailureDetail, ok bool) {
 	case errors.Is(err, operate.ErrSearchTooLong):
 		return http.StatusUnprocessableEntity,
 			FailureDetail{Reason: reasonSearchTooLong, Message: operate.ErrSearchTooLong.Message}, true
-	case errors.Is(err, tasks.ErrNothingToRetry):
+	case errors.Is(err, tasks.ErrNothingToRetry), errors.Is(err, tasks.ErrNothingToSend):
 		return http.StatusConflict,
 			FailureDetail{Reason: reasonNothingToRetry, Message: err.Error()}, true // it names the state
 	case errors.As(err, &e) && statuses[e.Code] != 0:

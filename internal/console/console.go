@@ -253,6 +253,8 @@ func (c *Console) problemOf(w http.ResponseWriter, r *http.Request, err error) *
 		if errors.As(err, &withHeader) { // it says when to come back
 			withHeader.SetHeader(w.Header())
 		}
+	case errors.Is(err, tasks.ErrNothingToSend):
+		p = &problem{http.StatusConflict, "Not done", "The task has no message of a client that could be sent again."}
 	case errors.Is(err, tasks.ErrNothingToRetry):
 		p = &problem{http.StatusConflict, "Not done", tasks.ErrNothingToRetry.Error() + "."}
 	default:

@@ -1,8 +1,14 @@
--- RetrySource reads what a retry begins with: the task, and its first message. It is for the operator.
+-- RetrySource reads what a retry begins with: the task, and the first message of its client. An imported task may have
+-- none, or one of the agent before it. It is for the operator.
 -- name: RetrySource :one
-SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, m.body
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, (
+    SELECT m.body
+    FROM a2a.messages m
+    WHERE m.task_id = t.id AND m.role = a2a.role_user()
+    ORDER BY m.seq
+    LIMIT 1
+  )::json AS body
 FROM a2a.tasks t
-JOIN a2a.messages m ON m.task_id = t.id AND m.seq = 1
 WHERE t.id = sqlc.arg(id);
 
 -- PurgeCount counts what PurgeScan would find, for the operator. Empty filters select all.

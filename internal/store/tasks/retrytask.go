@@ -20,6 +20,9 @@ import (
 // ErrNothingToRetry says that a task has not ended, or that it was completed.
 var ErrNothingToRetry = errors.New("only a task that has failed, or was canceled or rejected, is retried")
 
+// ErrNothingToSend says that a task has no message of a client, as an imported one may.
+var ErrNothingToSend = errors.New("the task has no message of a client that could be sent again")
+
 // RetryOf is a key in the metadata of the first message of a task that was made from another one. Its value is the id
 // of that one.
 const RetryOf = "a2ad/retryOf"
@@ -31,7 +34,8 @@ type MoveSecrets = func(from, to a2a.ID, s webhooks.Secrets) (webhooks.Secrets, 
 // owner, agent and context, and the first message of the old one under a new id, which refers to the old task: in its
 // references, and in its metadata as a2ad/retryOf. The old task does not change; the audit log has the id of the new
 // one as an action on the old one. The new task gets the webhooks of the old one if move, which encrypts their secrets
-// for other rows, is not nil. RetryTask returns a2a.ErrTaskNotFound, or ErrNothingToRetry with the state.
+// for other rows, is not nil. RetryTask returns a2a.ErrTaskNotFound, ErrNothingToRetry with
+// the state, or ErrNothingToSend.
 func (s *Store) RetryTask(ctx context.Context, old a2a.ID, move MoveSecrets) (Submitted, error) {
 	r, err := dbsqlc.New(s.db.Work()).RetrySource(ctx, db.PGID(old))
 	if err != nil {
@@ -80,6 +84,9 @@ func retryOf(ctx context.Context, old a2a.ID, r *dbsqlc.RetrySourceRow, move Mov
 	state := a2a.State(r.State)
 	if !state.Terminal() || state == a2a.StateCompleted {
 		return Submission{}, fmt.Errorf("it is %s: %w", state, ErrNothingToRetry)
+	}
+	if r.Body == nil {
+		return Submission{}, ErrNothingToSend
 	}
 	m := DecodeMessage(r.Body, a2a.RoleUser)
 	m.ID, m.TaskID, m.ContextID = db.NewUID().String(), "", r.ContextID

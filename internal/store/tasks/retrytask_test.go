@@ -90,6 +90,26 @@ func failedWithWebhooks(f *storetest.Fixture) a2a.ID {
 	return l.TaskID
 }
 
+// A retry sends the first message of the client, which need not be the first of the task.
+func TestImportedTaskIsRetried(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	in := imported(a2a.StateFailed)
+	in.Task.History = in.Task.History[1:] // begins with a message of the agent
+	silent := imported(a2a.StateFailed)
+	silent.Task.History = silent.Task.History[1:2]
+	importAll(f, in, silent)
+	again, err := f.Store.Tasks.RetryTask(t.Context(), in.Task.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Same(t, "parts", in.Task.History[1].Parts, f.Snapshot(again.Task).History[0].Parts)
+	if _, err := f.Store.Tasks.RetryTask(t.Context(), silent.Task.ID, nil); !errors.Is(err, tasks.ErrNothingToSend) {
+		t.Errorf("%v, want ErrNothingToSend", err)
+	}
+	f.Invariants()
+}
+
 func TestRetryTakesTheWebhooksAlong(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)

@@ -41,9 +41,14 @@ func (q *Queries) PurgeCount(ctx context.Context, arg PurgeCountParams) (int64, 
 }
 
 const retrySource = `-- name: RetrySource :one
-SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, m.body
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, (
+    SELECT m.body
+    FROM a2a.messages m
+    WHERE m.task_id = t.id AND m.role = a2a.role_user()
+    ORDER BY m.seq
+    LIMIT 1
+  )::json AS body
 FROM a2a.tasks t
-JOIN a2a.messages m ON m.task_id = t.id AND m.seq = 1
 WHERE t.id = $1
 `
 
@@ -56,7 +61,8 @@ type RetrySourceRow struct {
 	Body      []byte
 }
 
-// RetrySource reads what a retry begins with: the task, and its first message. It is for the operator.
+// RetrySource reads what a retry begins with: the task, and the first message of its client. An imported task may have
+// none, or one of the agent before it. It is for the operator.
 func (q *Queries) RetrySource(ctx context.Context, id pgtype.UUID) (RetrySourceRow, error) {
 	row := q.db.QueryRow(ctx, retrySource, id)
 	var i RetrySourceRow
