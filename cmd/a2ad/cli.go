@@ -41,6 +41,7 @@ type cli struct {
 	Actions  ActionsCmd  `cmd:"" group:"operator" help:"Show the audit log: who did what."`
 	APIKey   APIKeyCmd   `cmd:"" group:"operator" name:"apikey" help:"Create, list and revoke API keys."`
 	Session  SessionCmd  `cmd:"" group:"operator" help:"List and end sessions of the console."`
+	Import   ImportCmd   `cmd:"" group:"operator" help:"@import"`
 	Keys     KeysCmd     `cmd:"" group:"operator" help:"Rotate the keys that encrypt stored secrets."`
 	Migrate  MigrateCmd  `cmd:"" group:"operator" help:"Apply or roll back database migrations."`
 
@@ -269,6 +270,9 @@ var longHelp = map[string]string{
 	"usage_since":    "With --usage: since the day of this time, or how long ago (default 30 days).",
 	"expires":        "How long the key is valid, such as 12h or 720h (default no limit).",
 	"env":            "A word in the key, as in a2ad_live_… (default live).",
+	"import":         "Take over the tasks of an SDK's server.",
+	"import_from":    "sqlite:FILE, postgres://…, or a FILE.jsonl with one task per line.",
+	"import_running": "What to do with running tasks: skip (default), fail, or submit them again.",
 	"doctor":         "Check the settings, the database and the server, and say what to fix.",
 	"output":         "text, or json: one object per line.",
 	"down":           "Roll back the newest migration and delete the data in its tables.",

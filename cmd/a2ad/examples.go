@@ -91,6 +91,7 @@ var examples = map[string][]string{
 	"apikey ls":     {"a2ad apikey ls --tenant acme"},
 	"apikey revoke": {"a2ad apikey revoke 0198f0e2-7c1e-7000-8000-000000000001"},
 
+	"import":         {"a2ad import --from sqlite:tasks.db --agent billing --dry-run"},
 	"keys rewrap":    {"a2ad keys rewrap"},
 	"migrate up":     {"a2ad migrate up"},
 	"migrate down":   {"a2ad migrate down --yes"},

@@ -42,6 +42,7 @@ var commands = []commanded{
 	{"docs/how-to/agent-files.md", false, ""},
 	{"docs/how-to/command-agents.md", false, ""},
 	{"docs/how-to/http-agents.md", false, "python3"},
+	{"docs/how-to/migrate-from-sdk.md", true, "python3"},
 	{"docs/how-to/remote-workers.md", false, ""},
 	{"docs/reference/demo-agents.md", false, ""},
 	{"docs/how-to/audit-queries.md", true, ""},
