@@ -205,10 +205,12 @@ interop: build ## Test a2ad with the official clients: Go, JavaScript (needs nod
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
 	@$(MAKE) --no-print-directory interop-frameworks
 
-# A separate target for the newest and the oldest Python client of each version; the environments are kept.
+# A separate target for the newest and the oldest Python client of each version, and the database stores of Python's
+# servers; the environments are kept.
 .PHONY: interop-python
 interop-python: build
-	@for run in requirements:test_a2ad requirements-oldest:test_a2ad requirements-v1:test_v1 requirements-v1-oldest:test_v1; do \
+	@for run in requirements:test_a2ad requirements-oldest:test_a2ad requirements-v1:test_v1 requirements-v1-oldest:test_v1 \
+		requirements-stores:test_import requirements-stores-v03:test_import_v03; do \
 		python=$$(scripts/python-env.sh internal/interop/python/$${run%:*}.txt) || exit 1; \
 		echo "--- $${run#*:}.py with $${run%:*}.txt"; \
 		A2AD_BIN='$(CURDIR)/bin/a2ad' $$python -B internal/interop/python/$${run#*:}.py -v || exit 1; \

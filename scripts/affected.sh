@@ -17,7 +17,7 @@ call test-race '^internal/(worker|stream|push|notify|engine|workerapi|rpc|store|
 call test-pg-all '^(migrations|queries|internal/(store|devpg))/'
 call test-upgrade '^(migrations|queries|internal/store)/'
 call test-docs '^(README\.md|docs|examples|cmd|internal/doctest)'
-call interop '^(internal/(rpc|wire|jsonrpc|sse|a2a|interop|client|executor/a2a)|examples/front-js)/'
+call interop '^(internal/(rpc|wire|jsonrpc|sse|a2a|importer|interop|client|executor/a2a)|examples/front-js)/'
 call sdk-python '^(sdk/python|internal/(workerapi|attempt))/'
 call sdk-go '^(sdk/go|internal/(workerapi|attempt))/'
 call sdk-typescript '^(sdk/typescript|internal/(workerapi|attempt))/'

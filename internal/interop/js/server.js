@@ -1,6 +1,6 @@
 // An a2ad server as a process, and what tests need with it.
 import { spawn } from 'node:child_process';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -31,9 +31,19 @@ export class Server {
     return `http://${this.address}/`;
   }
 
+  get data() {
+    return path.join(this.#dir, 'pg');
+  }
+
+  // database is the URL of the server's own database.
+  async database() {
+    const [, , , port, directory] = (await readFile(path.join(this.data, 'data/postmaster.pid'), 'utf8')).split('\n');
+    return `postgres://a2ad@/a2ad?host=${encodeURIComponent(directory)}&port=${port}`;
+  }
+
   async restart() {
     const args = [
-      'dev', '--data-dir', path.join(this.#dir, 'pg'), '--listen', this.address, '--admin-listen', 'off',
+      'dev', '--data-dir', this.data, '--listen', this.address, '--admin-listen', 'off',
       '--log-format', 'json'
     ];
     const env = Object.fromEntries(Object.entries(process.env).filter(
