@@ -13,6 +13,7 @@ need openssl openssl # as they do this
 need zsh zsh         # cmd/a2ad types at its prompt
 need fish fish       # the same
 need python3 python3 # for the agents of examples/, with its standard library
+need jq jq             # the agent in shell that `a2ad new agent` makes
 need cc gcc libc6-dev # the race detector
 if [[ ${1:?usage: ensure-packages.sh test|slow} == slow ]]; then
 	need haproxy haproxy     # internal/e2e runs the proxy of docker-compose.yml

@@ -58,4 +58,4 @@ END
 	[[ $("$go" list -m all | wc -l) == 2 ]] || { echo "the module has requirements"; exit 1; }
 )
 
-go test ./internal/doctest -count=1 -run 'TestDocuments/sdk/go' # the commands of the README
+go test ./internal/doctest -count=1 -run 'TestDocuments/sdk/go|TestNewAgents/go' # the commands of the README

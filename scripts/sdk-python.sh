@@ -58,4 +58,4 @@ END
 "$python" -m mypy --strict --python-executable "$out/env/bin/python" --cache-dir "$out/mypy" "$out/agent.py"
 
 cd ../.. # run the commands of the README
-A2AD_TEST_PIP=1 go test ./internal/doctest -count=1 -run 'TestDocuments/sdk/python'
+A2AD_TEST_PIP=1 go test ./internal/doctest -count=1 -run 'TestDocuments/sdk/python|TestNewAgents/python'

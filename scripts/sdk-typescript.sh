@@ -55,4 +55,4 @@ END
 node agent.mjs
 
 cd "$root" # run the commands of the README
-A2AD_TEST_NPM=1 go test ./internal/doctest -count=1 -run 'TestDocuments/sdk/typescript'
+A2AD_TEST_NPM=1 go test ./internal/doctest -count=1 -run 'TestDocuments/sdk/typescript|TestNewAgents/typescript'

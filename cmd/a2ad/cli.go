@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/scaffold"
 )
 
 // cli is the command line. A field of type "setting" is a flag, an A2AD_* variable and a default in one:
@@ -27,6 +28,8 @@ type cli struct {
 	Health HealthCmd `cmd:"" group:"server" name:"healthcheck" help:"Check whether a running server is ready."`
 
 	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
+
+	New NewCmd `cmd:"" group:"agent" help:"Make the project of a new agent."`
 
 	Context  ContextCmd  `cmd:"" group:"operator" help:"Choose the server or database that commands work on."`
 	Task     TaskCmd     `cmd:"" group:"operator" help:"List, show, watch, cancel, retry and purge tasks."`
@@ -61,6 +64,7 @@ var helpGroups = []kong.Group{
 	{Key: "commands", Title: "Commands:"},
 	{Key: "server", Title: "Server:"},
 	{Key: "client", Title: "Client:"},
+	{Key: "agent", Title: "Author of an agent:"},
 	{Key: "operator", Title: "Operator, on a server or on the database:"},
 	{Key: "about", Title: "About:"},
 }
@@ -243,6 +247,7 @@ func wordLists() kong.Vars {
 	return kong.Vars{
 		"states_and":     stateNames(),
 		"webhook_states": "active,done,dead,disabled",
+		"languages":      strings.Join(scaffold.Languages, ","),
 	}
 }
 
@@ -270,6 +275,8 @@ var longHelp = map[string]string{
 	"usage_since":    "With --usage: since the day of this time, or how long ago (default 30 days).",
 	"expires":        "How long the key is valid, such as 12h or 720h (default no limit).",
 	"env":            "A word in the key, as in a2ad_live_… (default live).",
+	"lang":           "python, typescript, go or shell.",
+	"clone":          "A clone of a2ad, which has the libraries (default: the one that contains a2ad).",
 	"import":         "Take over the tasks of an SDK's server.",
 	"import_from":    "sqlite:FILE, postgres://…, or a FILE.jsonl with one task per line.",
 	"import_running": "What to do with running tasks: skip (default), fail, or submit them again.",

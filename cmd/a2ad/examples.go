@@ -18,6 +18,8 @@ var examples = map[string][]string{
 		`a2ad send --task 0198f0e2-7c1e "yes"`,
 	},
 
+	"new agent": {"a2ad new agent greeter --lang python", "a2ad new agent greeter --lang shell --dir agents/greeter"},
+
 	"context add": {
 		"A2AD_API_KEY=… a2ad context add prod --server https://a2a.example.com",
 		"A2AD_DATABASE_URL=postgres://localhost/a2ad a2ad context add local --database",

@@ -88,6 +88,7 @@ func TestHelp(t *testing.T) {
 		{"--help"},
 		{"dev", "--help"}, {"serve", "--help"}, {"config", "--help"}, {"healthcheck", "--help"},
 		{"send", "--help"},
+		{"new", "--help"}, {"new", "agent", "--help"},
 		{"task", "--help"},
 		{"task", "ls", "--help"},
 		{"task", "show", "--help"},

@@ -117,7 +117,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-func do(t *testing.T, s *shell, b *block) {
+// do runs a block that must succeed and print its excerpts, and returns its output.
+func do(t *testing.T, s *shell, b *block) string {
 	t.Helper()
 	output, ok := s.run(t, b.text)
 	if !ok {
@@ -130,6 +131,7 @@ func do(t *testing.T, s *shell, b *block) {
 				excerpt.at(), line, output)
 		}
 	}
+	return output
 }
 
 // logs returns the ends of the logs that the blocks have written, to explain a failure.

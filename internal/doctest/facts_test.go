@@ -342,7 +342,7 @@ func TestCommands(t *testing.T) {
 	for _, command := range commandsBelow(t) {
 		switch below := commandsBelow(t, command); command {
 		case "task", "push", "schedule", "apikey", "session", "keys", "migrate", "agent", "worker", "context", "job",
-			"queue":
+			"queue", "new":
 			have = append(have, below...)
 		default:
 			have = append(have, command)
