@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import logging
 import socket
 import ssl
 import subprocess
@@ -12,7 +14,9 @@ from typing import Any
 import pytest
 from fake import Answer, FakeServer, encoded, run_async
 
+from a2ad import UsageError, Worker
 from a2ad._http import HTTPError, Pool
+from a2ad._proxy import Proxy, proxy_for
 
 LARGE = b"x" * 300_000
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -167,6 +171,51 @@ def test_a_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
                 await pool.close()
 
     run_async(test)
+
+
+@pytest.mark.parametrize(
+    ("named", "host", "port", "login"),
+    [
+        ("proxy", "proxy", 8080, None),
+        ("proxy:3128", "proxy", 3128, None),
+        ("HTTP://proxy:80/", "proxy", 80, None),
+        ("http://[::1]:3128", "::1", 3128, None),
+        ("http://a%40b:c%3Ad@proxy", "proxy", 8080, b"a@b:c:d"),
+        ("http://u:100%@proxy", "proxy", 8080, b"u:100%"),
+    ],
+)
+def test_addresses_of_proxies(
+    named: str, host: str, port: int, login: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", named)
+    basic = login and f"Basic {base64.b64encode(login).decode()}"
+    headers = {"Proxy-Authorization": basic} if basic else {}
+    assert proxy_for("https", "a2ad.example") == Proxy(host, port, headers)
+
+
+@pytest.mark.parametrize(
+    ("named", "shown"),
+    [
+        ("https://proxy:443", "https://proxy:443"),
+        ("socks5://me:secret@proxy:1080", "socks5://…@proxy:1080"),
+        ("me:secret@proxy:port", "…@proxy:port"),
+        ("http://[::1", "http://[::1"),
+        ("proxy:99999", "proxy:99999"),
+        ("http://", "http://"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_refused_before_anything_else(
+    named: str, shown: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("http_proxy", named)
+    worker = Worker("http://a2ad.example", health="127.0.0.1:0")
+    worker.agent("a")(lambda task, message: None)
+    text = f"HTTP_PROXY must be an address such as http://proxy:8080, not '{shown}'"
+    with pytest.raises(UsageError) as caught:
+        asyncio.run(worker.serve())
+    assert str(caught.value).endswith(text)
+    assert not caplog.messages
 
 
 def test_tls_to_the_server_and_through_a_proxy(

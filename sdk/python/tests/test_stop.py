@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fake import FakeServer, claimed, completed, run_async, serving
 
-from a2ad import Message, Stopped, SyncTask, Task, Worker
+from a2ad import Message, Stopped, SyncTask, Task, UsageError, Worker
 
 
 @pytest.mark.parametrize(
@@ -212,3 +212,19 @@ def test_a_worker_may_serve_again() -> None:
 
     run_async(test)
     assert did == ["t1", "t2"]
+
+
+def test_a_worker_that_is_stopped_before_it_serves_claims_nothing() -> None:
+    async def test() -> None:
+        async with FakeServer() as server:
+            worker = Worker(server.url, health="127.0.0.1:0")
+            worker.agent("a")(lambda task, message: None)
+            worker.stop()
+            await worker.serve()
+            assert not server.connections
+            async with serving(worker):
+                await server.seen(lambda: server.of("/claim"))
+                with pytest.raises(UsageError, match="the worker has started already"):
+                    await worker.serve()
+
+    run_async(test)

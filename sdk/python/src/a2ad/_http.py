@@ -7,14 +7,14 @@ several times the CPU for each, so this one does only what the worker API needs.
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 import ssl
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
+
+from ._proxy import Proxy, proxy_for
 
 MAX_HEAD = 64 << 10
 MAX_BODY = 256 << 20
@@ -52,11 +52,11 @@ class Pool:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._tls else 80)
         host = parts.netloc.rpartition("@")[2]
-        self._proxy = _proxy(parts.scheme, host)
+        self._proxy = proxy_for(parts.scheme, host)
         path = parts.path.rstrip("/")
         if self._proxy is not None and self._tls is None:
             path = f"http://{host}{path}"
-            headers = headers | _proxy_authorization(self._proxy)
+            headers = headers | self._proxy.headers
         lines = "".join(f"{k}: {v}\r\n" for k, v in {"Host": host, **headers}.items())
         self._path, self._headers = path, f" HTTP/1.1\r\n{lines}Content-Length: "
         self._idle: list[_Connection] = []
@@ -107,23 +107,23 @@ class Pool:
             )
             return connection
         _, connection = await loop.create_connection(
-            lambda: _Connection(self), proxy.hostname or "", proxy.port or 8080
+            lambda: _Connection(self), proxy.host, proxy.port
         )
         if self._tls is not None:
             await self._tunnel(connection, proxy)
         return connection
 
-    async def _tunnel(self, connection: _Connection, proxy: urllib.parse.SplitResult) -> None:
+    async def _tunnel(self, connection: _Connection, proxy: Proxy) -> None:
         """Let the proxy connect to the server, and start TLS with the server."""
         target = f"{self._host}:{self._port}"
-        headers = {"Host": target, **_proxy_authorization(proxy)}
+        headers = {"Host": target, **proxy.headers}
         lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
         request = f"CONNECT {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
         connection.tunnel = True
         answer = await connection.request(request, CONNECT_TIMEOUT)
         if answer.status != 200:
             connection.transport.abort()
-            raise HTTPError(f"the proxy {proxy.hostname} answered {answer.status}")
+            raise HTTPError(f"the proxy {proxy.host} answered {answer.status}")
         connection.tunnel = False
         try:
             transport = await asyncio.get_running_loop().start_tls(
@@ -304,20 +304,3 @@ class _Connection(asyncio.Protocol):
                 at = end + 2 + (size + 2 if size else 0)
         finally:
             del buffer[:at]  # no later packet reads these chunks again
-
-
-def _proxy(scheme: str, host: str) -> urllib.parse.SplitResult | None:
-    """Return the proxy for a server, from HTTP_PROXY, HTTPS_PROXY and NO_PROXY."""
-    url = urllib.request.getproxies().get(scheme)
-    if not url or urllib.request.proxy_bypass(host):
-        return None
-    return urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
-
-
-def _proxy_authorization(proxy: urllib.parse.SplitResult) -> dict[str, str]:
-    if not proxy.username:
-        return {}
-    user = urllib.parse.unquote(proxy.username)
-    password = urllib.parse.unquote(proxy.password or "")
-    secret = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return {"Proxy-Authorization": f"Basic {secret}"}

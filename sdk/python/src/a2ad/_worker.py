@@ -106,7 +106,8 @@ class Worker:
         self._ignoring: set[asyncio.Future[Any]] = set()
         """Functions that do not end although their runs have ended."""
         self._threads = Threads()
-        self._stop: asyncio.Event | None = None
+        self._stop = asyncio.Event()
+        self._serving = False
         self._check_arguments()
 
     def _check_arguments(self) -> None:
@@ -201,10 +202,9 @@ class Worker:
     def stop(self) -> None:
         """Tell ``serve`` to stop claiming, and to return once the runs have ended.
 
-        Call it in the worker's event loop.
+        Before ``serve``, it lets that return at once. Call it in the worker's event loop.
         """
-        if self._stop is not None:
-            self._stop.set()
+        self._stop.set()
 
     async def serve(self, *, signals: bool = False) -> None:
         """Work in this event loop until ``stop`` is called or this coroutine is canceled.
@@ -214,9 +214,19 @@ class Worker:
         """
         if not self._agents:
             raise misuse("the worker has no agent: decorate a function with @worker.agent")
+        if self._serving:
+            raise misuse("the worker has started already")
         if signals:
             _signals.check()
-        self._stop = asyncio.Event()
+        self._serving = True
+        try:
+            if not self._stop.is_set():
+                await self._serve(signals)
+        finally:
+            self._serving, self._stop = False, asyncio.Event()
+
+    async def _serve(self, signals: bool) -> None:
+        client = Client(self.url, self._api_key)
         self._slots = [_Slots(a) for a in self._agents.values()]
         self._threads = Threads()
         health = _health.Health(self.status)
@@ -225,7 +235,6 @@ class Worker:
         if signals:
             _signals.handle(self._stop.set)
         watch = _watch.Watch()
-        client = Client(self.url, self._api_key)
         log.info(
             "worker %s claims tasks of %s from %s", self.name, ", ".join(self._agents), self.url
         )
@@ -252,7 +261,7 @@ class Worker:
     def status(self) -> dict[str, Any]:
         """Return the state of the worker as its health endpoint shows it, as JSON values."""
         claims = [s.claimed_at for s in self._slots if s.claimed_at is not None]
-        stopping = self._stop is None or self._stop.is_set()
+        stopping = not self._serving or self._stop.is_set()
         return {
             "worker": self.name,
             "ready": not stopping and all(s.reachable for s in self._slots),
