@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,21 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effects import Effects
 from pydantic import BaseModel
 
 import a2ad
 from a2ad import Message, SyncTask, Task, testing
-
-
-class Effects:
-    """Counts the effects of agents."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-
-    def do(self, what: str) -> str:
-        self.done.append(what)
-        return f"{what}!"
 
 
 async def write_up(plan: str) -> AsyncIterator[str]:
@@ -274,44 +263,6 @@ def test_retries_of_a_step() -> None:
     assert r.attempts == 1
 
 
-def test_gather_waits_for_all_calls() -> None:
-    effects = Effects()
-
-    async def compares(task: Task, message: Message) -> str:
-        async def shop(name: str) -> str:
-            price = await task.call("prices", name)
-            again = await task.call("prices", f"{name} {price.text}")
-            return await task.step("note", effects.do, again.text)
-
-        return ", ".join(await task.gather(shop("a"), shop("b"), task.step("own", lambda: "c")))
-
-    r = testing.run(compares, "x", calls={"prices": lambda text: f"<{text}>"})
-    assert r.text == "<a <a>>!, <b <b>>!, c"
-    assert effects.done == ["<a <a>>", "<b <b>>"]
-    testing.crash_everywhere(
-        compares,
-        "x",
-        calls={"prices": lambda text: f"<{text}>"},
-        compare=lambda r: (r.state, r.text, sorted(r.steps)),
-    )
-
-
-def test_gather_raises_the_first_failure() -> None:
-    def fails(what: str) -> None:
-        raise ValueError(what)
-
-    async def both(task: Task, message: Message) -> str:
-        try:
-            await task.gather(
-                task.step("ok", lambda: 1), task.step("x", fails, "x"), task.step("y", fails, "y")
-            )
-        except a2ad.StepError as err:
-            return err.message
-        return "none"
-
-    assert testing.run(both, "x").text == "x"
-
-
 def test_a_changed_program_is_named() -> None:
     runs: list[int] = []
 
@@ -386,63 +337,6 @@ def test_both_kinds_of_tasks_have_the_same_methods() -> None:
     assert seen[0] == seen[1]
 
 
-def test_gather_in_functions_that_are_not_async() -> None:
-    effects = Effects()
-
-    def compares(task: SyncTask, message: Message) -> str:
-        def shop(name: str) -> str:
-            price = task.call("prices", name)
-            again = task.call("prices", f"{name} {price.text}")
-            return task.step("note", effects.do, again.text)
-
-        found = task.gather(
-            lambda: shop("a"), lambda: shop("b"), lambda: task.step("own", lambda: "c")
-        )
-        return ", ".join(found)
-
-    def price(text: str) -> str:
-        return f"<{text}>"
-
-    r = testing.run(compares, "x", calls={"prices": price})
-    assert r.text == "<a <a>>!, <b <b>>!, c"
-    assert sorted(effects.done) == ["<a <a>>", "<b <b>>"]
-    testing.crash_everywhere(
-        compares,
-        "x",
-        calls={"prices": price},
-        compare=lambda r: (r.state, r.text, sorted(r.steps)),
-    )
-
-
-def test_nested_gather_in_functions_that_are_not_async() -> None:
-    def asks(task: SyncTask, message: Message) -> list[Any]:
-        def both() -> list[Any]:
-            return task.gather(lambda: task.call("a", "1").text, lambda: task.step("s", lambda: 2))
-
-        return task.gather(both, lambda: task.call("a", "3").text)
-
-    r = testing.run(asks, "x", calls={"a": lambda text: text + "!"})
-    assert r.data == [["1!", 2], "3!"]
-
-
-def test_branches_in_threads_end_when_the_task_waits() -> None:
-    ends: list[threading.Event] = []
-
-    def asks(task: SyncTask, message: Message) -> list[Any]:
-        ended = all(end.wait(20) for end in ends)
-
-        def one(n: int) -> str:
-            ends.append(threading.Event())
-            try:
-                return task.call("a", str(n)).text
-            finally:
-                ends[-1].set()
-
-        return [ended, *task.gather(lambda: one(1))]
-
-    assert testing.run(asks, "x", calls={"a": "fine"}).data == [True, "fine"]
-
-
 def test_output_is_sent_once() -> None:
     async def tells(task: Task, message: Message) -> None:
         await task.status("working on it")
@@ -466,69 +360,6 @@ def test_output_is_sent_once() -> None:
     ]
 
 
-def test_usage_is_summed_by_model_and_counted_once() -> None:
-    async def uses(task: Task, message: Message) -> str:
-        async def model() -> str:
-            await task.usage(model="m", input_tokens=10, output_tokens=2, requests=1)
-            await task.usage(model="m", input_tokens=5, cached_input_tokens=4, reasoning_tokens=1)
-            return "said"
-
-        said = await task.step("model", model)
-        await task.usage(model="other", requests=1)
-        await task.usage(input_tokens=7)
-        await task.sleep(1)
-        return said
-
-    r = testing.crash_everywhere(uses, "x")
-    assert r.usage == {
-        "m": {
-            "inputTokens": 15,
-            "outputTokens": 2,
-            "cachedInputTokens": 4,
-            "reasoningTokens": 1,
-            "requests": 1,
-        },
-        "other": {"requests": 1},
-        "": {"inputTokens": 7},
-    }
-
-
-def test_usage_of_each_try_counts() -> None:
-    tries: list[int] = []
-
-    async def uses(task: Task, message: Message) -> None:
-        async def model() -> None:
-            tries.append(1)
-            await task.usage(model="m", requests=1)
-            if len(tries) < 3:
-                raise ConnectionError("reset")
-
-        await task.step("model", model, retries=2)
-
-    assert testing.run(uses, "x").usage == {"m": {"requests": 3}}
-
-
-def test_usage_of_a_failure_that_is_handled_counts() -> None:
-    async def uses(task: Task, message: Message) -> None:
-        async def model() -> None:
-            await task.usage(model="m", requests=1)
-            raise ConnectionError("reset")
-
-        try:
-            await task.step("model", model)
-        except a2ad.StepError:
-            await task.status("the model is away")
-
-    assert testing.run(uses, "x").usage == {"m": {"requests": 1}}
-
-
-def test_usage_of_functions_that_are_not_async() -> None:
-    def uses(task: SyncTask, message: Message) -> None:
-        task.step("model", lambda: task.usage(model="m", requests=1))
-
-    assert testing.run(uses, "x").usage == {"m": {"requests": 1}}
-
-
 def test_handlers_continue_from_a_checkpoint() -> None:
     async def counts(task: Task, message: Message) -> str:
         for n in range(task.saved or 0, 5):
@@ -550,16 +381,6 @@ def test_crashes_of_a_handler() -> None:
         return f"counted to {task.saved}"
 
     assert testing.crash_everywhere(counts, "x", handler=True).text == "counted to 3"
-
-
-def test_slow_functions_in_threads_do_not_delay_each_other() -> None:
-    together = threading.Barrier(20, timeout=20)
-
-    async def waits(task: Task, message: Message) -> str:
-        steps = [task.step("meet", together.wait) for _ in range(20)]
-        return str(sorted(await task.gather(*steps)))
-
-    assert testing.run(waits, "x").text == str(list(range(20)))
 
 
 def test_an_agent_that_cancels_itself_fails_the_attempt() -> None:
