@@ -144,8 +144,13 @@ export class Retry extends A2adError {
   readonly after: number | undefined;
 
   /** `after` is the delay in seconds, rounded up to whole ones; at most seven days. A negative one counts as 0. */
-  constructor(reason = "", { after }: { after?: number } = {}) {
+  constructor(reason = "", options: { after?: number } = {}) {
     super(checkReason(reason));
+    const type = (options as unknown) === null ? "null" : typeof options;
+    if (type !== "object") {
+      throw misuse(`the options of Retry must be an object such as { after: 60 }, not ${type}`);
+    }
+    const { after } = options;
     if (after !== undefined && typeof after !== "number") {
       throw misuse(`after must be a number of seconds, not ${typeof after}`);
     }

@@ -245,6 +245,8 @@ const others: [make: () => unknown, text: string][] = [
   [() => new Retry("", { after: 8 * 86_400 }), "after must be between 0 and 7 days"],
   [() => new Retry("", { after: Infinity }), "after must be between 0 and 7 days"],
   [() => new Retry("", { after: any("1m") }), "after must be a number of seconds"],
+  [() => new Retry("", any(null)), "the options of Retry must be an object such as { after: 60 }, not null"],
+  [() => new Retry("", any(60)), "the options of Retry must be an object such as { after: 60 }, not number"],
   [() => new Fail(any(7)), "the reason must be a string, not number"],
   [() => new Reject(any(null)), "the reason must be a string, not null"],
   [() => new Worker(any({ uri: "x" })), "Worker takes no 'uri'; did you mean url?"],
