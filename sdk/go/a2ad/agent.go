@@ -48,6 +48,9 @@ func (s *session) execute(ctx context.Context, fn AgentFunc) (end runEnd) {
 	called := s.called(inner, start(func() (any, error) { return fn(inner, &Task{s}) }))
 	// The agent, or a framework between it and this package, may have dropped or replaced what ended the run.
 	err := s.whyEnded(called.err)
+	if err != nil {
+		s.leave(inner)
+	}
 	end = s.conclude(inner, fn, called.value, err)
 	s.stop(errAttemptEnded()) // for what the agent left running
 	done(SpanEnd{Err: err, Outcome: string(end.outcome)})

@@ -137,7 +137,7 @@ func (s *session) gather(ctx context.Context, prefix string, work []func(ctx con
 		ctx := context.WithValue(within, branchKey{}, b)
 		branches[i] = start(func() (any, error) {
 			defer g.end(i)
-			return nil, fn(ctx)
+			return nil, s.endBranch(ctx, b, fn(ctx))
 		})
 	}
 	select {
@@ -159,6 +159,25 @@ func (s *session) gather(ctx context.Context, prefix string, work []func(ctx con
 		return s.begin(ctx, p, s.gatherKey(prefix, p), true)
 	}
 	return firstOf(errs...)
+}
+
+// endBranch returns the error of a branch. Without one, a call that its function has left in progress is a mistake.
+func (s *session) endBranch(ctx context.Context, b *branch, err error) error {
+	if err != nil || s.check() != nil {
+		return err
+	}
+	select {
+	case <-b.group.quiet: // the context of the branch has ended, and with it the call
+		return nil
+	default:
+	}
+	s.mu.Lock()
+	left := s.inProgressLocked(b.prefix, "branch")
+	s.mu.Unlock()
+	if left != nil {
+		s.refuse(ctx, left)
+	}
+	return left
 }
 
 // gatherKey returns the key of the next wait of a Gather: that of the first pause, or the first that is not over.

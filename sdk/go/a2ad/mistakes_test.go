@@ -67,6 +67,20 @@ func TestMistakesAreRefusedInTheProcess(t *testing.T) {
 		"is still in progress": func(ctx context.Context, t *a2ad.Task) error {
 			return t.Gather(ctx, func(context.Context) error { return t.Status(ctx, "the context of the function") })
 		},
+		"the branch has returned, but this call is still in progress": func(ctx context.Context, t *a2ad.Task) error {
+			return t.Gather(ctx, func(ctx context.Context) error {
+				begun := make(chan struct{})
+				go func() {
+					_ = a2ad.Do(ctx, t, "a", func(context.Context) error {
+						close(begun)
+						takes(time.Second)
+						return nil
+					})
+				}()
+				<-begun
+				return nil
+			})
+		},
 		"function 2 of Gather is nil": func(ctx context.Context, t *a2ad.Task) error {
 			return t.Gather(ctx, none, nil)
 		},

@@ -46,7 +46,8 @@ func (s *session) drop() {
 func (s *session) postpone(ctx context.Context, wrong error) runEnd {
 	s.logMistake(ctx, wrong)
 	s.refuse(ctx, wrong)
-	if err := s.settle(ctx); err != nil && !isMistake(err) {
+	s.waitForSteps()
+	if err := s.store(ctx); err != nil && !isMistake(err) {
 		return s.ended(err)
 	}
 	s.drop()
@@ -68,8 +69,8 @@ func (s *session) ended(err error) runEnd {
 	return runEnd{outcome: lost, reason: err.Error()}
 }
 
-// settle waits for the steps in progress, and sends what they have recorded.
-func (s *session) settle(ctx context.Context) error {
+// waitForSteps waits until the steps in progress have ended and are recorded.
+func (s *session) waitForSteps() {
 	s.mu.Lock()
 	steps := slices.Clone(s.steps)
 	s.mu.Unlock()
@@ -79,7 +80,6 @@ func (s *session) settle(ctx context.Context) error {
 		case <-s.done: // so nothing more can be recorded
 		}
 	}
-	return s.store(ctx)
 }
 
 // postponement is the step that records the mistake, and the wait after it.

@@ -89,6 +89,9 @@ func (s *session) inPlace(ctx context.Context, where *place, call func() error) 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.calling, prefix)
+		if len(s.calling) == 0 && s.idle != nil {
+			close(s.idle)
+		}
 	}()
 	return call()
 }

@@ -56,7 +56,8 @@ type session struct {
 	used     map[string]bool   // guarded by mu: keys of recorded steps that the agent has come to
 	segments []*segment        // guarded by mu: the open ones
 	held     []heldUnit        // guarded by mu: failures that the agent may handle
-	steps    []chan struct{}   // guarded by mu: of the steps in progress; closed when they end
+	steps    []chan struct{}   // guarded by mu: of the steps at work; closed when they end
+	idle     chan struct{}     // closed when no call is in progress; nil until the function has returned an error
 	queue                      // guarded by mu
 }
 
@@ -211,18 +212,22 @@ func (s *session) stopLocked(reason error) {
 	}
 }
 
-// working notes that a step is in progress, until the function that it returns is called.
-func (s *session) working() (done func()) {
+// working notes that the function of a step begins its work, until done is called. It returns an error if no work may
+// begin.
+func (s *session) working() (done func(), err error) {
 	ended := make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := firstOf(s.stopped, s.mistake); err != nil {
+		return nil, err
+	}
 	s.steps = append(s.steps, ended)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.steps = slices.DeleteFunc(s.steps, func(c chan struct{}) bool { return c == ended })
 		close(ended)
-	}
+	}, nil
 }
 
 // refuse remembers a mistake: from now on calls are refused, so that a mistake that the agent handles is not forgotten.
@@ -279,15 +284,46 @@ func (s *session) addLast(ctx context.Context, event any) error {
 	encoded := mustCompact(event)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if branches := slices.Sorted(maps.Keys(s.calling)); len(branches) > 0 {
-		return &UsageError{
-			Text: "the function has returned, but this call is still in progress: wait for it, or use Gather",
-			Line: s.calling[branches[0]].line(),
-		}
+	if left := s.inProgressLocked("", "function"); left != nil {
+		return left
 	}
 	err := s.addLocked(ctx, encoded)
 	s.final = err == nil
 	return err
+}
+
+// inProgressLocked returns the mistake if a function or a branch has returned before a call that it has made. prefix is
+// that of the branch.
+func (s *session) inProgressLocked(prefix, what string) error {
+	for _, branch := range slices.Sorted(maps.Keys(s.calling)) {
+		if strings.HasPrefix(branch, prefix) {
+			text := " has returned, but this call is still in progress: wait for it, or use Gather"
+			return &UsageError{Text: "the " + what + text, Line: s.calling[branch].line()}
+		}
+	}
+	return nil
+}
+
+// leave waits, after a function has returned an error, until the calls that it has left in progress have ended. No
+// other call begins, and no wait.
+func (s *session) leave(ctx context.Context) {
+	s.mu.Lock()
+	if s.mistake != nil || s.stopped != nil {
+		s.mu.Unlock()
+		return
+	}
+	left := s.inProgressLocked("", "function")
+	s.mistake = firstOf(left, misuse("the function has returned")) // a failure that it has returned is not handled
+	s.idle = make(chan struct{})
+	s.mu.Unlock()
+	if left == nil {
+		return
+	}
+	s.log(ctx, slog.LevelWarn, left.Error()+". The attempt ends after it")
+	select {
+	case <-s.idle:
+	case <-s.done:
+	}
 }
 
 // hold keeps the record of a failure until the agent does something else, so has handled it.

@@ -152,7 +152,6 @@ func (s *session) step(ctx context.Context, name string, fn work, read reader, o
 		}
 		return nil
 	}
-	defer s.working()()
 	if err := t.beginAgain(ctx); err != nil {
 		return err
 	}

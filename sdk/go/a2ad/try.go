@@ -29,45 +29,21 @@ type try struct {
 	ended    bool    // guarded by mu
 }
 
-// run calls the function until it succeeds, and records the result or the failure.
+// run calls the function until it succeeds, or is not called again.
 func (t *try) run(ctx context.Context, fn work, read reader, o *stepOptions) error {
 	s := t.session
 	for {
 		t.tried++
-		started := time.Now()
-		value, err := t.call(ctx, fn, o.timeout)
-		if end := t.interrupted(ctx, err); end != nil {
-			s.hold(ctx, t.takeUsage()...)
-			return end
+		done, err := s.working()
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = t.succeed(ctx, value, read, started)
-			if err == nil || !errors.Is(err, errUnusable) {
-				return err
-			}
+		at, err := t.once(ctx, fn, read, o)
+		done()
+		if err != nil || at.IsZero() {
+			return err
 		}
-		cause := firstOf(t.wrong(), err)
-		failure := t.failure(cause)
-		t.log(ctx, cause, o.retries)
-		record := t.record()
-		record.Error, record.Attempts = &stepFailure{failure.Type, failure.Text}, t.tried
-		var how *ending
-		mistaken := isMistake(cause)
-		switch {
-		case !mistaken && errors.As(cause, &how):
-			s.hold(ctx, t.withUsage(record.times(started))...)
-			return &ending{how.kind, failure.Text, how.after} // as recordedError does, and not what wraps it
-		case mistaken || t.tried > o.retries:
-			if !mistaken && o.retries == 0 { // recorded with what the agent does next
-				s.hold(ctx, t.withUsage(record.times(started))...)
-				return failure
-			}
-			failure.Recorded = true
-			return firstOf(t.send(ctx, record.times(started)), failure)
-		}
-		at := s.clock.Now().Add(o.pause(t.tried))
-		record.NextAt = stamp(at)
-		if err := t.send(ctx, record); err != nil {
+		if err := s.wrong(); err != nil { // the function has ended, for example
 			return err
 		}
 		if err := s.pauseUntil(ctx, t.key, t.tried, at); err != nil {
@@ -78,6 +54,45 @@ func (t *try) run(ctx context.Context, fn work, read reader, o *stepOptions) err
 			return err
 		}
 	}
+}
+
+// once calls the function once, and records the result or the failure. It returns when to call it again, if so.
+func (t *try) once(ctx context.Context, fn work, read reader, o *stepOptions) (again time.Time, err error) {
+	s := t.session
+	started := time.Now()
+	value, err := t.call(ctx, fn, o.timeout)
+	if end := t.interrupted(ctx, err); end != nil {
+		s.hold(ctx, t.takeUsage()...)
+		return again, end
+	}
+	if err == nil {
+		err = t.succeed(ctx, value, read, started)
+		if err == nil || !errors.Is(err, errUnusable) {
+			return again, err
+		}
+	}
+	cause := firstOf(t.wrong(), err)
+	failure := t.failure(cause)
+	t.log(ctx, cause, o.retries)
+	record := t.record()
+	record.Error, record.Attempts = &stepFailure{failure.Type, failure.Text}, t.tried
+	var how *ending
+	mistaken := isMistake(cause)
+	switch {
+	case !mistaken && errors.As(cause, &how):
+		s.hold(ctx, t.withUsage(record.times(started))...)
+		return again, &ending{how.kind, failure.Text, how.after} // as recordedError does, and not what wraps it
+	case mistaken || t.tried > o.retries:
+		if !mistaken && o.retries == 0 { // recorded with what the agent does next
+			s.hold(ctx, t.withUsage(record.times(started))...)
+			return again, failure
+		}
+		failure.Recorded = true
+		return again, firstOf(t.send(ctx, record.times(started)), failure)
+	}
+	again = s.clock.Now().Add(o.pause(t.tried))
+	record.NextAt = stamp(again)
+	return again, t.send(ctx, record)
 }
 
 // interrupted returns why a try ended that did not fail: the run has ended, or the agent's own context.

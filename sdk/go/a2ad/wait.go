@@ -95,7 +95,7 @@ func (s *session) wait(ctx context.Context, w waitRecord) (waitResult, error) {
 		s.closeSegments()
 		return old.over(), nil
 	}
-	if err := s.add(ctx, waitEvent{w}); err != nil {
+	if err := s.addWait(ctx, w); err != nil {
 		return waitResult{}, err
 	}
 	if err := s.store(ctx); err != nil {
@@ -103,6 +103,16 @@ func (s *session) wait(ctx context.Context, w waitRecord) (waitResult, error) {
 	}
 	s.stop(&stopped{outcome: waiting, text: "the task waits", line: s.callingLine(ctx)})
 	return waitResult{}, s.check()
+}
+
+// addWait adds a wait, unless the agent has made a mistake or its function has returned.
+func (s *session) addWait(ctx context.Context, w waitRecord) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mistake != nil {
+		return s.mistake
+	}
+	return s.addLocked(ctx, mustCompact(waitEvent{w}))
 }
 
 // pause is what a run or a branch of Gather waits for: calls, or the next try of a step.

@@ -97,14 +97,15 @@ async function call(agent: Agent, session: Session): Promise<unknown> {
   }
   Task.checkAwaited(task);
   session.checkEnded("function");
+  session.closed = true;
   return value;
 }
 
-/** Lets a function that has thrown begin no other call. The record of the steps in progress counts. */
+/** Lets a function that has thrown begin no other work. The record of the steps at work counts. */
 function leave(session: Session): void {
+  session.closed = true;
   const left = session.inProgress("function");
   if (left !== undefined && session.mistake === undefined) {
-    session.mistake = left; // without `refuse`, because a failure that it has thrown is not handled
     session.logger.warn(`${left.message}. The attempt ends after it`, fieldsOf(session.run));
   }
 }

@@ -131,9 +131,8 @@ export class Caller {
   async #alone<T>(where: Place, work: () => Promise<T>, beside: StepTry | undefined): Promise<T> {
     const { session } = this;
     if (session.stopped instanceof Stopped) {
-      if (session.stopped.why === "ended" && session.mistake === undefined) {
-        const what = `the call at ${where.toString()} came after the function had ended: await what it begins`;
-        session.logger.warn(what, fieldsOf(session.run));
+      if (session.stopped.why === "ended") {
+        this.#late(where);
       }
       throw session.stopped;
     }
@@ -142,9 +141,10 @@ export class Caller {
       step.check();
       return await work();
     }
-    if (session.mistake !== undefined) {
-      throw session.mistake;
+    if (session.closed) {
+      this.#late(where);
     }
+    session.checkOpen();
     const branch = branchPrefix(session);
     const other = session.calling.get(branch);
     if (other !== undefined) {
@@ -164,6 +164,14 @@ export class Caller {
       return await work();
     } finally {
       session.calling.delete(branch);
+    }
+  }
+
+  #late(where: Place): void {
+    const { session } = this;
+    if (session.mistake === undefined) {
+      const what = `the call at ${where.toString()} came after the function had ended: await what it begins`;
+      session.logger.warn(what, fieldsOf(session.run));
     }
   }
 

@@ -72,11 +72,9 @@ export async function gather(session: Session, work: readonly unknown[]): Promis
       group.changed();
     };
     const whole = async () => {
-      try {
-        return await one();
-      } finally {
-        session.checkEnded("branch");
-      }
+      const value = await one();
+      session.checkEnded("branch");
+      return value;
     };
     runIn({ session, branch }, whole).then(
       (value) => {

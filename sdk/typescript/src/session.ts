@@ -57,6 +57,8 @@ export class Session {
   stopped: Error | undefined;
   /** The first mistake of the program. After it, the agent may begin no other call. */
   mistake: UsageError | NondeterminismError | undefined;
+  /** Whether the agent's function has ended, so that nothing else may begin. */
+  closed = false;
   /** The steps in progress. */
   readonly working = new Set<Promise<void>>();
   /** By the prefix of their branch: where the calls in progress were made. */
@@ -240,6 +242,17 @@ export class Session {
     if (this.mistake === undefined) {
       this.mistake = mistake;
       this.#releaseHeld(); // the agent did something else, if only a mistake
+    }
+  }
+
+  /** Throws an error if no work and no wait may begin: after the agent's function, or after a mistake. */
+  checkOpen(): void {
+    this.check();
+    if (this.mistake !== undefined) {
+      throw this.mistake;
+    }
+    if (this.closed) {
+      throw new Stopped("ended", "the function has ended");
     }
   }
 

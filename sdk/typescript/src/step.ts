@@ -65,18 +65,7 @@ export async function doStep(
     }
     return await restore(old.result ?? null, plan, `the recorded result of step '${name}'`);
   }
-  const work = new Work(session, plan, key, sent);
-  const working = work.run(old);
-  const done = working.then(
-    () => undefined,
-    () => undefined,
-  );
-  session.working.add(done);
-  try {
-    return await working;
-  } finally {
-    session.working.delete(done);
-  }
+  return await new Work(session, plan, key, sent).run(old);
 }
 
 function planOf(name: string, fn: unknown, options: StepOptions & { returns?: Schema }): Plan {
@@ -126,16 +115,12 @@ class Work {
       }
       for (;;) {
         tried++;
-        const started = Date.now();
-        const result = await this.try(step);
+        const result = await this.working(this.once(step, tried));
         if ("value" in result) {
-          session.endText(step.begun, step.pairs.rest());
-          session.addRaw(...usageOf(step), stepEvent(step, { attempts: tried, ...times(started) }, result.json));
-          await session.flush();
           span.end();
           return result.value;
         }
-        await this.failed(step, result.cause, tried, started);
+        await this.pause(tried, result.again);
         step = this.begin(step.begun, span);
       }
     } catch (err) {
@@ -151,6 +136,35 @@ class Work {
       beginStream(step, artifact);
     }
     return step;
+  }
+
+  /** Lets the end of the agent's function wait for a try. */
+  private async working<T>(trying: Promise<T>): Promise<T> {
+    const done = trying.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.session.working.add(done);
+    try {
+      return await trying;
+    } finally {
+      this.session.working.delete(done);
+    }
+  }
+
+  /** Calls the function, and records the result or the failure. `again` is when to call it again. */
+  private async once(step: StepTry, tried: number): Promise<{ value: unknown } | { again: number }> {
+    const { session } = this;
+    session.checkOpen();
+    const started = Date.now();
+    const result = await this.try(step);
+    if (!("value" in result)) {
+      return { again: await this.failed(step, result.cause, tried, started) };
+    }
+    session.endText(step.begun, step.pairs.rest());
+    session.addRaw(...usageOf(step), stepEvent(step, { attempts: tried, ...times(started) }, result.json));
+    await session.flush();
+    return { value: result.value };
   }
 
   private async try(step: StepTry): Promise<{ json: string; value: unknown } | { cause: unknown }> {
@@ -189,8 +203,8 @@ class Work {
     }
   }
 
-  /** Records that the function failed, and waits for the next try. It throws if there is none. */
-  private async failed(step: StepTry, cause: unknown, tried: number, started: number): Promise<void> {
+  /** Records that the function failed, and returns when the next try is. It throws if there is none. */
+  private async failed(step: StepTry, cause: unknown, tried: number, started: number): Promise<number> {
     const { session, plan } = this;
     const failure = failureOf(plan.name, cause);
     this.log(cause, plan.retries > 0 ? ` (try ${tried} of ${plan.retries + 1})` : "");
@@ -215,7 +229,7 @@ class Work {
     const at = session.clock.now() + delay * 1000;
     session.addRaw(...usageOf(step), stepEvent(step, { ...record, nextAt: stamp(at) }));
     await session.flush();
-    await this.pause(tried, at);
+    return at;
   }
 
   private log(cause: unknown, tries: string): void {

@@ -57,6 +57,7 @@ export async function wait(session: Session, key: string, condition: Condition, 
     session.closeSegments();
     return { by: "time", ...(isRecord(old.result) && old.result) };
   }
+  session.checkOpen();
   session.addRaw(`{"wait":${withInput({ key, ...condition }, sent)}}`);
   await session.flush();
   const stopped = new Stopped("waiting", "the task waits");

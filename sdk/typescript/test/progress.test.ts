@@ -8,7 +8,7 @@ import { execute } from "../src/agent.js";
 import { Session } from "../src/session.js";
 import { run } from "../src/testing.js";
 import { decodeRun } from "../src/wire.js";
-import { attempt, lineOf, never, said, type Attempted } from "./kit.js";
+import { attempt, Gate, lineOf, Log, never, said, type Attempted } from "./kit.js";
 
 const keys = ({ events }: Attempted) => events.flatMap((e) => e.step?.key ?? []);
 
@@ -107,7 +107,6 @@ void test("a run that ends does not wait for a step", async () => {
 void test("a branch that ends before its call has made a mistake", async () => {
   const branches: ((task: Task) => unknown)[] = [
     (t) => Promise.race([t.step("pay", slow), turn()]),
-    (t) => Promise.race([t.step("pay", slow), thrown(new Error("too slow"))]),
     (t) => Promise.race([t.gather(() => t.step("pay", slow)), turn()]),
   ];
   for (const branch of branches) {
@@ -124,6 +123,59 @@ void test("a branch that ends before its call has made a mistake", async () => {
       ["r-17", "r-17"],
     );
   }
+});
+
+void test("the error of a branch counts more than a call that it has left", async () => {
+  const ended = await attempt((t) =>
+    t.gather(() => Promise.race([t.step("pay", slow), thrown(new Fail("no money"))])),
+  );
+  assert.deepEqual([ended.ending.outcome, keys(ended)], ["finished", ["gather#1.1/pay#1"]]);
+  assert.equal(ended.events.at(-1)?.statusUpdate?.status.message?.parts[0]?.text, "no money");
+});
+
+for (const backoff of [5, 60]) {
+  void test(`a task that ends does not wait for another try after ${backoff} s`, async () => {
+    let tries = 0;
+    const pays = async (task: Task) => {
+      const pay = async () => {
+        tries++;
+        await slow();
+        throw new Error("reset");
+      };
+      await Promise.race([task.step("pay", pay, { retries: 3, backoff }), thrown(new Fail("no money"))]);
+    };
+    const r = await run(pays, "x");
+    assert.deepEqual([r.state, r.text, r.attempts, tries], ["failed", "no money", 1, 1]);
+  });
+}
+
+void test("a function that has ended begins no other work", async () => {
+  let mailed = 0;
+  const pays = async (task: Task) => {
+    const paid = new Gate();
+    const own = async () => {
+      await task.step("pay", () => "r-17");
+      paid.open();
+      await turn(); // while the end is sent
+      await task.status("paid");
+      await task.step("mail", () => mailed++);
+    };
+    void own();
+    await paid.opened;
+    throw new Fail("no money");
+  };
+  const log = new Log();
+  const reported: string[] = [];
+  const report = async (_: unknown, events: readonly string[]) => {
+    reported.push(...events);
+    await slow();
+    return false;
+  };
+  const session = new Session(decodeRun({ taskId: "t", epoch: 1, messages: [said("m", "x")] }, 0), { report }, { logger: log });
+  const ending = await execute({ name: "a", run: pays, concurrency: 1, replay: true, where: "" }, session);
+  assert.deepEqual([ending.outcome, mailed], ["finished", 0]);
+  assert.match(reported.at(-1) ?? "", /TASK_STATE_FAILED/);
+  assert.match(log.problems[0] ?? "", /progress\.test\.js:\d+ came after the function had ended/);
 });
 
 void test("a call after the function has ended is logged", async () => {

@@ -126,11 +126,16 @@ async def _invoke(agent: Agent, task: Task) -> Any:
     except asyncio.CancelledError as err:
         if isinstance(session.stopped, Stopped):
             raise session.stopped from err
+        await _leave(session)
+        raise
+    except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as err:
         # The agent, or a framework between it and the library, may have caught what ended the run,
         # wrapped it or replaced it, for example in an exception group of parallel tool calls.
         ended = session.stopped or session.mistake or err
+        await _leave(session)
+        ended = session.stopped or ended
         if isinstance(ended, Exception):
             task._caller.check_awaited(ended)
             ended = wrong_call(ended) or ended
@@ -140,12 +145,24 @@ async def _invoke(agent: Agent, task: Task) -> Any:
     session.check()
     if session.mistake is not None:
         raise session.mistake
-    for where in session.calling.values():
-        left = UsageError("the function has ended, but this call is still in progress: await it")
-        left.where = where
-        session.refuse(left)  # so that what it has left begins no other call
-        raise left
+    session.check_ended("function")
+    session.mistake = UsageError("the function has ended")  # for calls that it has left to others
     return result
+
+
+async def _leave(session: Session) -> None:
+    """After the function has raised an exception, record the work that it left in progress.
+
+    No other work may begin. A failure that the function has raised is not handled, so its record
+    is not released.
+    """
+    if session.stopped is not None:
+        return
+    if session.mistake is None:
+        if left := session.in_progress("function"):
+            log.warning("%s. The attempt ends after it", left, extra=fields(session.run))
+        session.mistake = left or UsageError("the function has ended")
+    await session.settle()
 
 
 async def _call(agent: Agent, task: Task) -> Any:

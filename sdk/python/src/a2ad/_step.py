@@ -69,17 +69,32 @@ async def run(
     if old is not None and old.next_at:
         tried = old.attempts
         await _pause_until(session, key, tried, parse_time(old.next_at))
-    done = asyncio.get_running_loop().create_future()
-    session.working.add(done)
-    try:
-        with session.tracer.step(name, key):
-            return await _work(step, fn, args, kwargs, options, kind, tried)
-    finally:
-        session.working.discard(done)
-        done.set_result(None)
+    with session.tracer.step(name, key):
+        while True:
+            tried += 1
+            session.check_open()
+            done = asyncio.get_running_loop().create_future()
+            session.working.add(done)
+            try:
+                result = await _try(step, fn, args, kwargs, options, kind, tried)
+            finally:
+                session.working.discard(done)
+                done.set_result(None)
+            if not isinstance(result, _Again):
+                return result
+            await _pause_until(session, key, tried, result.at)
+            step = step.again()
+            begin_again(step)
 
 
-async def _work(
+@dataclass(frozen=True)
+class _Again:
+    """The function has failed, and is called again."""
+
+    at: datetime
+
+
+async def _try(
     step: _scope.Step,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -88,47 +103,46 @@ async def _work(
     kind: Any,
     tried: int,
 ) -> Any:
-    """Call the function until it returns, and record the result or the failure."""
+    """Call the function once, and record the result or the failure. Return the result, or _Again.
+
+    ``tried`` is the number of this try.
+    """
     session = step.session
-    while True:
-        tried += 1
-        started = datetime.now(timezone.utc)
-        try:
-            result = await _call(step, fn, args, kwargs, options.timeout)
-            if mistake := step.mistake or forgotten(step.waiting):
-                raise mistake
-            text, value = _values.plain(result, f"the result of step {step.name!r}")
-            # What cannot be restored now could not be restored in a later attempt either.
-            value = _restore(value, kind, f"the result of step {step.name!r}")
-        except asyncio.CancelledError:  # by the agent, or because the run ends
-            session.hold(*_usage(step))
-            raise
-        except Exception as err:
-            cause = step.mistake or forgotten(step.waiting) or wrong_call(err) or err
-        else:
-            _record(step, {"attempts": tried, **_times(started)}, text)
-            await session.flush()
-            return value
-        failure = _failure(step, cause)
-        _log(step, cause, f" (try {tried} of {options.retries + 1})" if options.retries else "")
-        record: dict[str, Any] = {
-            "error": {"type": failure.type, "message": failure.message},
-            "attempts": tried,
-        }
-        if isinstance(cause, (Retry, Fail, Reject)):
-            _hold(step, {**record, **_times(started)})
-            raise cause
-        if isinstance(cause, UsageError) or tried > options.retries:
-            final = isinstance(cause, UsageError) or options.retries > 0
-            await _give_up(step, failure, {**record, **_times(started)}, final)
-            raise failure from cause
-        delay = min(options.backoff * 2 ** min(tried - 1, 60), LONGEST_PAUSE)
-        at = session.clock.now() + timedelta(seconds=delay)
-        _record(step, {**record, "nextAt": _scope.stamp(at)})
-        await session.flush()
-        await _pause_until(session, step.key, tried, at)
-        step = step.again()
-        begin_again(step)
+    started = datetime.now(timezone.utc)
+    try:
+        result = await _call(step, fn, args, kwargs, options.timeout)
+        if mistake := step.mistake or forgotten(step.waiting):
+            raise mistake
+        text, value = _values.plain(result, f"the result of step {step.name!r}")
+        # What cannot be restored now could not be restored in a later attempt either.
+        value = _restore(value, kind, f"the result of step {step.name!r}")
+    except asyncio.CancelledError:  # by the agent, or because the run ends
+        session.hold(*_usage(step))
+        raise
+    except Exception as err:
+        cause = step.mistake or forgotten(step.waiting) or wrong_call(err) or err
+    else:
+        _record(step, {"attempts": tried, **_times(started)}, text)
+        await session.store()
+        return value
+    failure = _failure(step, cause)
+    _log(step, cause, f" (try {tried} of {options.retries + 1})" if options.retries else "")
+    record: dict[str, Any] = {
+        "error": {"type": failure.type, "message": failure.message},
+        "attempts": tried,
+    }
+    if isinstance(cause, (Retry, Fail, Reject)):
+        _hold(step, {**record, **_times(started)})
+        raise cause
+    if isinstance(cause, UsageError) or tried > options.retries:
+        final = isinstance(cause, UsageError) or options.retries > 0
+        await _give_up(step, failure, {**record, **_times(started)}, final)
+        raise failure from cause
+    delay = min(options.backoff * 2 ** min(tried - 1, 60), LONGEST_PAUSE)
+    at = session.clock.now() + timedelta(seconds=delay)
+    _record(step, {**record, "nextAt": _scope.stamp(at)})
+    await session.store()
+    return _Again(at)
 
 
 def _log(step: _scope.Step, cause: Exception, tries: str) -> None:
@@ -194,7 +208,7 @@ async def _give_up(
         return
     failure.recorded = True
     _record(step, record)
-    await step.session.flush()
+    await step.session.store()
 
 
 def _hold(step: _scope.Step, record: dict[str, Any]) -> None:

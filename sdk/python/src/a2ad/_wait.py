@@ -46,6 +46,7 @@ async def wait(
     if old is not None and old.ended:
         session.close_segments()
         return cast("dict[str, Any]", old.result or {"by": "time"})
+    session.check_open()
     session.add_raw(f'{{"wait":{_values.with_input({"key": key, **condition}, sent)}}}')
     await session.flush()
     stopped = Stopped("waiting", "the task waits")
@@ -146,7 +147,10 @@ async def gather(session: Session, work: Sequence[Coroutine[Any, Any, Any]]) -> 
         branch_prefix.set(f"{prefix}.{i + 1}/")
         try:
             with no_exit():
-                return await one
+                result = await one
+            if session.stopped is None:
+                session.check_ended("branch")
+            return result
         finally:
             group.changed.set()
 

@@ -27,8 +27,9 @@ from ._answers import refusal
 from ._clock import Clock
 from ._errors import Error, Refused, Stopped
 from ._memory import StoredTask, fold
+from ._outbox import MAX_EVENTS
 from ._outcome import difference, outcome, request
-from ._session import MAX_EVENTS, Session
+from ._session import Session
 from ._threads import Threads
 from ._wire import Message, Part, Recorded, Run, parse_time
 
