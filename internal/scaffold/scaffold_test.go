@@ -92,13 +92,8 @@ func TestPathsAreThoseFromTheProject(t *testing.T) {
 	}
 	// ".." of the project is not the directory of the link.
 	dir := filepath.Join(link, "greeter")
-	_, err := scaffold.Write(scaffold.Project{
-		Name: "greeter", Language: "go", Dir: dir, Clone: from, Program: filepath.Join(from, "bin", "a2ad"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := read(t, dir, "go.mod"); !strings.HasSuffix(text, " => ../../../sdk/go\n") {
+	text := goMod(t, dir, from, filepath.Join(from, "bin", "a2ad"))
+	if !strings.HasSuffix(text, " => ../../../sdk/go\n") {
 		t.Errorf("go.mod has another path:\n%s", text)
 	}
 	if text := read(t, dir, "README.md"); !strings.Contains(text, "\n../../../bin/a2ad dev ") {
@@ -106,15 +101,19 @@ func TestPathsAreThoseFromTheProject(t *testing.T) {
 	}
 
 	elsewhere := filepath.Join(t.TempDir(), "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/7/8/9")
-	_, err = scaffold.Write(scaffold.Project{
-		Name: "greeter", Language: "go", Dir: elsewhere, Clone: from, Program: "a2ad",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := read(t, elsewhere, "go.mod"); !strings.HasSuffix(text, ` => "`+from+`/sdk/go"`+"\n") {
+	if text := goMod(t, elsewhere, from, "a2ad"); !strings.HasSuffix(text, ` => "`+from+`/sdk/go"`+"\n") {
 		t.Errorf("go.mod does not have the absolute path, which is shorter:\n%s", text)
 	}
+}
+
+// goMod makes a project in Go and returns its go.mod.
+func goMod(t *testing.T, dir, from, program string) string {
+	t.Helper()
+	p := scaffold.Project{Name: "greeter", Language: "go", Dir: dir, Clone: from, Program: program}
+	if _, err := scaffold.Write(p); err != nil {
+		t.Fatal(err)
+	}
+	return read(t, dir, "go.mod")
 }
 
 func TestNoFileIsReplaced(t *testing.T) {
@@ -218,12 +217,8 @@ func TestPathsThatPackagesCannotReferToAreRefused(t *testing.T) {
 		}
 	}
 	from := clone(t, "com,ma")
-	dir := filepath.Join(filepath.Dir(from), "project")
-	p := scaffold.Project{Name: "greeter", Language: "go", Dir: dir, Clone: from, Program: "a2ad"}
-	if _, err := scaffold.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	if text := read(t, dir, "go.mod"); !strings.HasSuffix(text, ` => "../com,ma/sdk/go"`+"\n") {
+	text := goMod(t, filepath.Join(filepath.Dir(from), "project"), from, "a2ad")
+	if !strings.HasSuffix(text, ` => "../com,ma/sdk/go"`+"\n") {
 		t.Errorf("a comma is not quoted:\n%s", text)
 	}
 }
