@@ -134,8 +134,11 @@ func (s *session) once(ctx context.Context, name, kind, artifact string, event a
 		return false, err
 	}
 	if s.handler {
-		if err := s.openSegment(ctx, artifact); err != nil {
-			return false, err
+		if artifact != "" {
+			recorded, err := s.changed(ctx, artifact, changeOf(event))
+			if err != nil || recorded {
+				return false, err
+			}
 		}
 		if err := s.add(ctx, event); err != nil {
 			return false, err
@@ -162,18 +165,4 @@ func (s *session) once(ctx context.Context, name, kind, artifact string, event a
 		return false, err
 	}
 	return true, s.store(ctx)
-}
-
-// openSegment begins the segment of an artifact that a handler changes, so that the change can be taken back.
-func (s *session) openSegment(ctx context.Context, artifact string) error {
-	if artifact == "" {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g, err := s.segmentLocked(ctx, artifact)
-	if err == nil {
-		s.endTextLocked(g)
-	}
-	return err
 }

@@ -55,6 +55,7 @@ type session struct {
 	counts   map[string]int    // guarded by mu
 	used     map[string]bool   // guarded by mu: keys of recorded steps that the agent has come to
 	segments []*segment        // guarded by mu: the open ones
+	passed   map[string]int    // guarded by mu: by artifact, the recorded step where the handler is at least
 	held     []heldUnit        // guarded by mu: failures that the agent may handle
 	steps    []chan struct{}   // guarded by mu: of the steps at work; closed when they end
 	idle     chan struct{}     // closed when no call is in progress; nil until the function has returned an error
@@ -72,12 +73,13 @@ func open(ctx context.Context, run *runInput, set settings) (*session, context.C
 	s := &session{
 		settings: set, run: run, number: run.number(0), known: make(map[string]*recordedStep, len(run.Steps)),
 		calling: make(map[string]*place), streams: make(map[string]string), counts: make(map[string]int),
-		used: make(map[string]bool),
+		used: make(map[string]bool), passed: make(map[string]int),
 	}
 	s.sendCtx, s.endSending = context.WithCancel(context.WithoutCancel(ctx))
 	ctx, s.endContext = context.WithCancelCause(ctx)
 	s.done = ctx.Done()
-	for _, step := range run.Steps {
+	for i, step := range run.Steps {
+		step.place = i + 1
 		s.known[step.Key] = step
 	}
 	if set.handler {

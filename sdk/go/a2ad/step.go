@@ -141,6 +141,7 @@ func (s *session) step(ctx context.Context, name string, fn work, read reader, o
 			return err
 		}
 		t.artifact = old.Artifact
+		s.continueSegment(old.Artifact, old)
 	}
 	s.closeSegments() // now, so that it does not depend on how the step ends
 	switch {

@@ -249,7 +249,7 @@ func (t *try) addText(ctx context.Context, id, name, text string) (full bool, er
 	switch t.artifact {
 	case id:
 	case "":
-		s.endSegmentsOf(id) // what is written before the step does not belong to it
+		s.continueSegment(id, nil) // what is written before the step does not belong to it
 		if err := t.beginLocked(ctx, id); err != nil {
 			return false, err
 		}

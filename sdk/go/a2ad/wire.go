@@ -20,6 +20,7 @@ type recordedStep struct {
 	Attempts int             `json:"attempts"`
 	NextAt   *time.Time      `json:"nextAt"`
 	EndedAt  json.RawMessage `json:"endedAt"`
+	place    int             // among all, from 1 on
 }
 
 func (r *recordedStep) check() error {

@@ -112,9 +112,9 @@ func (w *Worker) Agent(name string, fn AgentFunc, options ...AgentOption) {
 // Handler registers a function for single messages of an agent that keeps its own state.
 //
 // It is like Agent, but [Task.Message] is the newest message, and the function begins at the last [Task.Checkpoint],
-// which [Task.Saved] returns. It does so after a crash and after each wait. What it wrote to artifacts since that
-// checkpoint is then removed. Statuses and usage are not, so they are sent again, and so is text before a step that
-// writes to the same artifact.
+// which [Task.Saved] returns. It does so after a crash and after each wait. What it wrote to an artifact since that
+// checkpoint, or since a step that wrote to the same artifact, is then removed. Statuses and usage are not, so they are
+// sent again.
 //
 // [Task.Ask] and [Task.AuthRequired] do not return the answer: the function gets it as its next message. If none comes
 // in time, they return [ErrTimeout] when it runs again with the same message. Steps, calls and waits are recorded for

@@ -213,7 +213,7 @@ def test_a_proxy_that_cannot_be_used_is_refused_before_anything_else(
     worker.agent("a")(lambda task, message: None)
     text = f"HTTP_PROXY must be an address such as http://proxy:8080, not '{shown}'"
     with pytest.raises(UsageError) as caught:
-        asyncio.run(worker.serve())
+        asyncio.run(asyncio.wait_for(worker.serve(), 20))
     assert str(caught.value).endswith(text)
     assert not caplog.messages
 

@@ -137,6 +137,121 @@ def test_a_step_of_a_handler_keeps_its_text() -> None:
     assert r.artifact() == "Well: text. End."
 
 
+def test_text_of_a_handler_before_a_step_is_sent_once() -> None:
+    async def streams(task: Task, message: Message) -> None:
+        await task.write("Well")
+        await task.artifact("answer").data([1], append=True)
+        await task.step("model", lambda: task.write(": text. "))
+        await task.write("Then: ")
+        await task.step("model", lambda: task.write("more. "))
+        await task.write("End.")
+
+    def shown(r: testing.Result) -> str:
+        return "".join(p.text or (p.data and f"{p.data}") or "" for p in r.artifacts["answer"])
+
+    r = testing.crash_everywhere(streams, "x", handler=True, compare=shown)
+    assert shown(r) == "Well[1]: text. Then: more. End."
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ("Intro. Sorry.", "Sorry."),
+        ("Sorry.", "Sorry."),
+        ("Intro.", ""),
+        ("Intro: I am sorry.", ": I am sorry."),
+        ("Intro. Intro. All is down.", "Intro. All is down."),
+    ],
+)
+def test_text_of_a_handler_that_takes_another_path_is_not_lost(said: str, sent: str) -> None:
+    async def writes(task: Task, message: Message) -> None:
+        if task.attempt < 3:
+            await task.write("Intro. ")
+            await task.artifact("table").data([1])
+            await task.artifact("table").data([2], append=True)
+            await task.step("model", lambda: task.write("Half a"))
+            await task.step("table", lambda: task.artifact("table").write("half"))
+            raise ConnectionError("reset")
+        for character in said:
+            await task.write(character)
+        await task.artifact("table").data([1])
+        await task.artifact("table").data([3], append=True)
+
+    r = testing.run(writes, "x", handler=True)
+    assert r.artifact() == "Intro. Half a" + sent
+    parts = [p.text or p.data for p in r.artifacts["table"]]
+    assert parts == [[1], [2], "half", [3]]
+
+
+def test_text_of_a_handler_after_a_step_does_not_repeat_what_was_before() -> None:
+    async def laughs(task: Task, message: Message) -> None:
+        await task.write("Ha. Ha. " if task.attempt == 1 else "Ha. ")
+        await task.step("model", lambda: task.write("Well. "))
+        if task.attempt == 1:
+            raise ConnectionError("reset")
+        await task.write("Ha. ")
+
+    assert testing.run(laughs, "x", handler=True).artifact() == "Ha. Ha. Well. Ha. "
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_what_a_handler_writes_after_a_step_is_sent_if_it_wrote_nothing_before(new: bool) -> None:
+    async def writes(task: Task, message: Message) -> None:
+        if task.attempt == 1:
+            await task.write("Sorry. ")
+            await task.artifact("table").data([1])
+        name = "other" if new and task.attempt > 1 else "model"
+        await task.step(name, lambda: task.write("Well. "))
+        await task.step(f"{name}-table", lambda: task.artifact("table").write("half"))
+        if task.attempt == 1:
+            raise ConnectionError("reset")
+        await task.write("Sorry. ")
+        await task.artifact("table").data([1], append=True)
+
+    r = testing.run(writes, "x", handler=True)
+    more = 2 if new else 1
+    assert r.artifact() == f"Sorry. {'Well. ' * more}Sorry. "
+    parts = [p.text or p.data for p in r.artifacts["table"]]
+    assert parts == [[1], *["half"] * more, [1]]
+
+
+def test_what_a_handler_writes_after_a_step_that_begins_again_is_sent() -> None:
+    runs = 0
+
+    async def writes(task: Task, message: Message) -> None:
+        nonlocal runs
+        runs += 1
+
+        async def model() -> None:
+            await task.write("model ")
+            if runs < 3:
+                raise ConnectionError("reset")
+
+        if runs != 2:
+            await task.step("model", model, retries=3, backoff=60)
+        await task.write("End. ")
+        await task.step("other", lambda: task.write("other "))
+        if runs == 2:
+            raise ConnectionError("reset")
+
+    # When the step begins again, what came after it in the second run is removed.
+    assert testing.run(writes, "x", handler=True).artifact() == "model End. "
+
+
+def test_text_of_a_handler_before_a_step_is_sent_again_if_it_is_long() -> None:
+    limit = "x" * ((128 << 10) - 3)
+
+    async def streams(task: Task, message: Message) -> None:
+        for text in (limit, "and more", "and"):
+            await task.write(text)
+        await task.step("model", lambda: task.write("text"))
+        if task.attempt == 1:
+            raise ConnectionError("reset")
+
+    r = testing.run(streams, "x", handler=True)
+    assert r.artifact() == f"{limit}and moreandtextand moreand"
+
+
 def test_a_message_to_a_busy_agent_is_a_turn_of_its_own() -> None:
     async def plans(task: Task, message: Message) -> str:
         assert task.idempotency_key("pay") == "t:m3/pay"

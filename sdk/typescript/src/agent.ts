@@ -159,7 +159,7 @@ async function end(session: Session, state: string, value: unknown, where: strin
   try {
     const parts = value === undefined || value === null || value === "" ? undefined : partsOf(value);
     session.check();
-    session.endSegments();
+    session.segments.end();
     session.addRaw(compact({ statusUpdate: { status: { state, ...(parts && { message: { parts } }) } } }));
     await session.flush();
   } catch (err) {

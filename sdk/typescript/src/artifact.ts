@@ -5,6 +5,7 @@ import { UsageError } from "./errors.js";
 import { bindMethods, explained } from "./explained.js";
 import { compact, digest, fingerprint, withInput } from "./json.js";
 import { currentStep, nextKey, outsideGather, outsideSteps } from "./scope.js";
+import { changeOf } from "./segments.js";
 import type { Session } from "./session.js";
 import { beginStream } from "./step.js";
 import { addUsage, usageEvent, type Usage } from "./usage.js";
@@ -104,7 +105,7 @@ export async function write(session: Session, id: string, name: string, text: st
   const step = currentStep(session);
   if (step === undefined) {
     outsideGather(session, "write");
-    await session.write(id, name, text);
+    await session.segments.write(id, name, text);
     return;
   }
   if (step.begun !== id) {
@@ -113,7 +114,7 @@ export async function write(session: Session, id: string, name: string, text: st
         `step '${step.name}' writes to '${step.begun}' and '${id}'; a step can write to only one artifact`,
       );
     }
-    session.endSegments([id]); // what is written before the step does not belong to it
+    session.segments.continue(id); // what is written before the step does not belong to it
     beginStream(step, id);
   }
   await session.chunk(id, name, step.pairs.add(text));
@@ -151,7 +152,9 @@ async function once(session: Session, name: string, kind: string, event: Output)
   outsideSteps(session, kind);
   if (!session.replay) {
     if (event.artifactUpdate !== undefined) {
-      session.segment(event.artifactUpdate.artifact.artifactId);
+      if (session.segments.changed(event.artifactUpdate.artifact.artifactId, changeOf(event))) {
+        return false;
+      }
     }
     session.add(event);
   } else {
@@ -160,7 +163,7 @@ async function once(session: Session, name: string, kind: string, event: Output)
     const sent = kind === "usage" ? undefined : fingerprint(event);
     if (session.recorded(key, "step", kind, digest(sent)) !== undefined) {
       session.check();
-      session.closeSegments();
+      session.segments.close();
       return false;
     }
     session.addRaw(compact(event), `{"step":${withInput({ key, name: kind }, sent)}}`);

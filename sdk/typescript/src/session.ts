@@ -7,10 +7,9 @@ import { logFailure } from "./failures.js";
 import { isOfLibrary, postponed, scopeOf } from "./keys.js";
 import { silent, type Logger } from "./log.js";
 import { Outbox, type Unit } from "./outbox.js";
-import { Pairs } from "./pairs.js";
 import type { Place } from "./place.js";
 import { branchPrefix, runIn, type StepTry } from "./scope.js";
-import { beginSegment, endSegment, takeBack, type Segment } from "./segments.js";
+import { Segments, takeBack } from "./segments.js";
 import { guardListeners } from "./signal.js";
 import { noSpan, type Span } from "./tracing.js";
 import { numberOf, type Recorded, type Run } from "./wire.js";
@@ -79,9 +78,10 @@ export class Session {
   readonly #counts = new Map<string, number>();
   /** Keys of recorded steps that the agent has come to. */
   readonly #used = new Set<string>();
-  readonly #segments = new Map<string, Segment>();
   /** Failures, each with its branch. */
   #held: { within: string; unit: Unit }[] = [];
+  /** What the agent writes outside steps. */
+  readonly segments: Segments;
   #batches = 0;
   readonly #outbox: Outbox;
   readonly #closing = new AbortController();
@@ -109,6 +109,7 @@ export class Session {
       () => this.stopped !== undefined,
       clock,
     );
+    this.segments = new Segments(this, this.#outbox);
     if (!replay) {
       this.saved(run.checkpoint);
       takeBack(run.steps).forEach((event) => {
@@ -174,8 +175,8 @@ export class Session {
   /** Adds events that are JSON already. */
   addRaw(...events: string[]): void {
     this.check();
-    this.closeSegments();
-    this.#releaseHeld();
+    this.segments.close();
+    this.releaseHeld();
     this.#outbox.put(events);
   }
 
@@ -187,7 +188,7 @@ export class Session {
   }
 
   /** Records failures of this branch and of branches in it. Others may not be handled yet. */
-  #releaseHeld(): void {
+  releaseHeld(): void {
     const here = branchPrefix(this);
     const released = this.#held.filter((h) => h.within.startsWith(here));
     this.#held = this.#held.filter((h) => !h.within.startsWith(here));
@@ -241,7 +242,7 @@ export class Session {
   refuse(mistake: UsageError | NondeterminismError): void {
     if (this.mistake === undefined) {
       this.mistake = mistake;
-      this.#releaseHeld(); // the agent did something else, if only a mistake
+      this.releaseHeld(); // the agent did something else, if only a mistake
     }
   }
 
@@ -276,15 +277,6 @@ export class Session {
 
   // Streams
 
-  /** Appends text to an artifact, as part of its current segment. */
-  async write(artifact: string, name: string, text: string): Promise<void> {
-    this.check();
-    const segment = this.segment(artifact);
-    if (!segment.replayed) {
-      await this.chunk(artifact, name, segment.pairs.add(text));
-    }
-  }
-
   /** Appends text to an artifact without recording it: a segment or a step does. */
   async chunk(artifact: string, name: string, text: string): Promise<void> {
     this.check();
@@ -294,53 +286,6 @@ export class Session {
   /** Appends what is left of the text of a step. */
   endText(artifact: string, rest: string): void {
     this.#outbox.add(artifact, "", rest);
-  }
-
-  /** Returns the current segment of an artifact. Without one, it begins the next. */
-  segment(artifact: string): Segment {
-    let segment = this.#segments.get(artifact);
-    if (segment === undefined) {
-      segment = this.#openSegment(artifact);
-      this.#segments.set(artifact, segment);
-    }
-    return segment;
-  }
-
-  #openSegment(artifact: string): Segment {
-    const next = () => this.nextKey(`${this.scope}write:${artifact}`);
-    let key = next();
-    while (!this.replay && this.known.has(key)) {
-      key = next(); // that was of an earlier attempt, and is over
-    }
-    const replayed = this.recorded(key, "step", "write")?.ended === true;
-    this.#releaseHeld();
-    if (!replayed) {
-      this.#outbox.put([beginSegment(key, artifact)]);
-    }
-    return { key, replayed, pairs: new Pairs() };
-  }
-
-  /**
-   * Records that the writes until now are complete. Those of a handler are complete when it saves a checkpoint or ends:
-   * see `endSegments`.
-   */
-  closeSegments(): void {
-    if (this.replay) {
-      this.endSegments();
-    }
-  }
-
-  /** Ends the segments of these artifacts, by default all. */
-  endSegments(artifacts: Iterable<string> = [...this.#segments.keys()]): void {
-    for (const artifact of artifacts) {
-      const segment = this.#segments.get(artifact);
-      this.#segments.delete(artifact);
-      if (segment?.replayed === false) {
-        this.#outbox.add(artifact, "", segment.pairs.rest());
-        this.#outbox.put([endSegment(segment.key)]);
-      }
-    }
-    this.#outbox.hurry();
   }
 
   /** Sends what waits, and returns when the server has stored it. */
@@ -373,7 +318,7 @@ export class Session {
   async drop(): Promise<void> {
     const events = [...this.#held.flatMap(({ unit }) => unit), ...this.#outbox.drop()];
     this.#held = [];
-    this.#segments.clear();
+    this.segments.clear();
     const usage = events.filter((e) => e.startsWith('{"usage":'));
     if (usage.length > 0) {
       await this.#report(usage, "usage").catch((err: unknown) => {

@@ -57,8 +57,9 @@ export async function doStep(
   session.check();
   if (old !== undefined && old.artifact !== "") {
     stream(session, old.artifact);
+    session.segments.continue(old.artifact, old.ended ? key : "");
   }
-  session.closeSegments(); // now, so that it does not depend on how the step ends
+  session.segments.close(); // now, so that it does not depend on how the step ends
   if (old?.ended === true) {
     if (old.error !== undefined) {
       throw recordedError(name, old.error);

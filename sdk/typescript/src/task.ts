@@ -194,7 +194,7 @@ export class Task {
       outsideGather(session, "checkpoint");
       const [text, saved] = plain(value, "the checkpoint");
       session.check();
-      session.endSegments();
+      session.segments.end();
       session.addRaw(`{"checkpoint":${text}}`);
       await session.flush();
       this.#saved = saved;

@@ -54,7 +54,7 @@ export async function wait(session: Session, key: string, condition: Condition, 
   const old = session.recorded(key, "wait", "", digest(sent));
   session.check();
   if (old?.ended === true) {
-    session.closeSegments();
+    session.segments.close();
     return { by: "time", ...(isRecord(old.result) && old.result) };
   }
   session.checkOpen();
@@ -159,7 +159,7 @@ export async function callAgent(
     return await beginWait(session, { calls: [key] }, `${key}/wait`);
   }
   session.check();
-  session.closeSegments();
+  session.segments.close();
   return callResult(agent, old.result);
 }
 

@@ -102,9 +102,8 @@ export class Worker {
    * Registers a function for single messages of an agent that keeps its own state.
    *
    * It is like `agent`, but the function gets the newest message and begins at the last `checkpoint`, which is in
-   * `task.saved`. It does so after a crash and after each wait. What it wrote to artifacts since that checkpoint is
-   * then removed. Statuses and usage are not, so they are sent again, and so is text before a step that writes to the
-   * same artifact.
+   * `task.saved`. It does so after a crash and after each wait. What it wrote to an artifact since that checkpoint, or
+   * since a step that wrote to the same artifact, is then removed. Statuses and usage are not, so they are sent again.
    *
    * `task.ask` and `task.authRequired` do not return the answer: the function gets it as its next message. If none
    * comes in time, they throw TimeoutError when it runs again with the same message. Steps, calls and waits are

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { TimeoutError, type Message, type Task } from "../src/index.js";
-import { crashEverywhere, run } from "../src/testing.js";
+import { crashEverywhere, run, type Result } from "../src/testing.js";
 import { attempt, said } from "./kit.js";
 
 void test("a handler asks again", async () => {
@@ -142,6 +142,148 @@ void test("a step of a handler keeps its text", async () => {
     await task.write("End.");
   };
   assert.equal((await run(streams, "x", { handler: true })).artifacts.answer?.text, "Well: text. End.");
+});
+
+void test("text of a handler before a step is sent once", async () => {
+  const streams = async (task: Task) => {
+    await task.write("Well");
+    await task.artifact("answer").data([1], { append: true });
+    await task.step("model", () => task.write(": text. "));
+    await task.write("Then: ");
+    await task.step("model", () => task.write("more. "));
+    await task.write("End.");
+  };
+  const shown = (r: Result) => r.artifacts.answer?.parts.map((p) => p.text ?? JSON.stringify(p.data)).join("");
+  const r = await crashEverywhere(streams, "x", { handler: true, compare: shown });
+  assert.equal(shown(r), "Well[1]: text. Then: more. End.");
+});
+
+for (const [said, sent] of [
+  ["Intro 🚆. Sorry.", "Sorry."],
+  ["Sorry.", "Sorry."],
+  ["Intro", ""],
+  ["Intro: I am sorry.", ": I am sorry."],
+  ["Intro 🚂. Sorry.", "🚂. Sorry."],
+  ["Intro 🚆. Intro. All is down.", "Intro. All is down."],
+] as const) {
+  void test(`text of a handler that takes another path is not lost: ${said}`, async () => {
+    const writes = async (task: Task) => {
+      if (task.attempt < 3) {
+        await task.write("Intro 🚆. ");
+        await task.artifact("table").data([1]);
+        await task.artifact("table").data([2], { append: true });
+        await task.step("model", () => task.write("half"));
+        await task.step("table", () => task.artifact("table").write("half"));
+        throw new Error("reset");
+      }
+      for (let i = 0; i < said.length; i++) {
+        await task.write(said.charAt(i)); // also half a pair
+      }
+      await task.artifact("table").data([1]);
+      await task.artifact("table").data([3], { append: true });
+    };
+    const r = await run(writes, "x", { handler: true });
+    assert.equal(r.artifacts.answer?.text, `Intro 🚆. half${sent}`);
+    const parts = r.artifacts.table?.parts.map((p) => p.text ?? p.data);
+    assert.deepEqual(parts, [[1], [2], "half", [3]]);
+  });
+}
+
+void test("text of a handler after a step does not repeat what was before", async () => {
+  const laughs = async (task: Task) => {
+    await task.write(task.attempt === 1 ? "Ha. Ha. " : "Ha. ");
+    await task.step("model", () => task.write("Well. "));
+    if (task.attempt === 1) {
+      throw new Error("reset");
+    }
+    await task.write("Ha. ");
+  };
+  assert.equal((await run(laughs, "x", { handler: true })).artifacts.answer?.text, "Ha. Ha. Well. Ha. ");
+});
+
+for (const name of ["model", "other"]) {
+  void test(`what a handler writes after a step is sent if it wrote nothing before: ${name}`, async () => {
+    const writes = async (task: Task) => {
+      if (task.attempt === 1) {
+        await task.write("Sorry. ");
+      }
+      await task.step(task.attempt === 1 ? "model" : name, () => task.write("Well. "));
+      if (task.attempt === 1) {
+        throw new Error("reset");
+      }
+      await task.write("Sorry. ");
+    };
+    const { text } = (await run(writes, "x", { handler: true })).artifacts.answer ?? {};
+    assert.equal(text, `Sorry. ${"Well. ".repeat(name === "model" ? 1 : 2)}Sorry. `);
+  });
+}
+
+void test("what a handler writes after a step that begins again is sent", async () => {
+  let runs = 0;
+  const model = async (task: Task) => {
+    await task.write("model ");
+    if (runs < 3) {
+      throw new Error("reset");
+    }
+  };
+  const writes = async (task: Task) => {
+    runs++;
+    if (runs !== 2) {
+      await task.step("model", () => model(task), { retries: 3, backoff: 60 });
+    }
+    await task.write("End. ");
+    await task.step("other", () => task.write("other "));
+    if (runs === 2) {
+      throw new Error("reset");
+    }
+  };
+  // When the step begins again, what came after it in the second run is removed.
+  assert.equal((await run(writes, "x", { handler: true })).artifacts.answer?.text, "model End. ");
+});
+
+void test("half a character of a handler before a step is sent once", async () => {
+  const streams = async (task: Task) => {
+    await task.write("A\ud83dB\udc00C\ud83d");
+    await task.step("model", () => task.write("<s>"));
+    await task.write("\ude86E\ud83d");
+    await task.artifact("answer").data([1], { append: true });
+    await task.write("\ude86.");
+    await task.step("model", () => task.write("<s>"));
+  };
+  const shown = (r: Result) => r.artifacts.answer?.parts.map((p) => p.text ?? JSON.stringify(p.data)).join("");
+  const r = await crashEverywhere(streams, "x", { handler: true, compare: shown });
+  assert.equal(shown(r), "A\ufffdB\ufffdC\ufffd<s>\ufffdE[1]🚆.<s>");
+});
+
+void test("a character that data cuts is whole if a handler takes another path", async () => {
+  const writes = async (task: Task) => {
+    if (task.attempt === 1) {
+      await task.write("A");
+      await task.step("model", () => task.write("<s>"));
+      throw new Error("reset");
+    }
+    await task.write("\ud83d");
+    await task.artifact("answer").data([1], { append: true });
+    await task.write("\ude86.");
+  };
+  const { parts } = (await run(writes, "x", { handler: true })).artifacts.answer ?? {};
+  assert.deepEqual(parts?.map((p) => p.text ?? p.data), ["A", "<s>", [1], "🚆."]);
+});
+
+void test("text of a handler before a step is sent again if it is long", async () => {
+  const limit = "x".repeat(128 * 1024 - 3);
+  const streams = async (task: Task) => {
+    for (const text of [limit, "and more", "and"]) {
+      await task.write(text);
+    }
+    await task.step("model", () => task.write("text"));
+    if (task.attempt === 1) {
+      throw new Error("reset");
+    }
+  };
+  const text = (await run(streams, "x", { handler: true })).artifacts.answer?.text;
+  assert.equal(text?.slice(limit.length), "and moreandtextand moreand");
+  assert.ok(text.startsWith(limit));
 });
 
 void test("a message to a busy agent is a turn of its own", async () => {

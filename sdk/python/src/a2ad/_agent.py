@@ -180,7 +180,7 @@ async def _end(session: Session, state: str, value: Any) -> Ending:
         status["message"] = {"parts": parts_of(value)}
     try:
         session.check()
-        session.end_all_segments()
+        session.end_segments()
         session.add_raw(json.dumps({"statusUpdate": {"status": status}}, ensure_ascii=False))
         await session.flush()
     except Stopped:

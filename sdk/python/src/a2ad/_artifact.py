@@ -38,7 +38,7 @@ async def write(session: Session, id: str, name: str, text: str) -> None:
                 f"step {running.name!r} writes to {running.begun!r} and {id!r}; "
                 "a step can write to only one artifact"
             )
-        session.end_segments(id)  # what is written before the step does not belong to it
+        session.continue_segment(id)  # what is written before the step does not belong to it
         _step.begin(running, id)
     await session.chunk(id, name, text)
 
@@ -68,9 +68,12 @@ async def once(session: Session, name: str, kind: str, event: dict[str, Any]) ->
     """
     _scope.outside_steps(session, kind)
     if not session.replay:
+        text = _values.compact(event)
         if "artifactUpdate" in event:
-            session.segment(event["artifactUpdate"]["artifact"]["artifactId"])
-        session.add(event)
+            changed = event["artifactUpdate"]["artifact"]["artifactId"]
+            if session.changed(changed, _values.fingerprint(text)):
+                return False
+        session.add_raw(text)
     else:
         key, text = _scope.key(session, name), _values.compact(event)
         # Work that is done again may use another number of tokens.

@@ -59,6 +59,8 @@ class Session(Outbox):
         self._counts: dict[str, int] = {}
         self._used: set[str] = set()  # keys of recorded steps that the agent has come to
         self._segments: dict[str, Segment] = {}
+        self._places = {key: n for n, key in enumerate(self.known)}
+        self._passed: dict[str, int] = {}  # by artifact: the place where the handler is at least
         self._held: list[tuple[str, Unit]] = []  # failures, each with its branch
         if not replay:
             self.saved(run.checkpoint)
@@ -170,8 +172,35 @@ class Session(Outbox):
     async def write(self, artifact: str, name: str, text: str) -> None:
         """Append text to an artifact, as part of its current segment."""
         self.check()
-        if not self.segment(artifact).replayed:
-            await self.chunk(artifact, name, text)
+        segment = self.segment(artifact)
+        while segment.replayed:
+            text = segment.skip(text)
+            if not text:
+                return
+            segment = self._next_segment(artifact)
+        if not self.replay:
+            segment.say(text)
+        await self.chunk(artifact, name, text)
+
+    def changed(self, artifact: str, event: str) -> bool:
+        """Note a change of an artifact by a handler, other than text.
+
+        Return whether it is recorded, so that it is not sent again.
+        """
+        self.check()
+        change = _segments.change(event)
+        segment = self.segment(artifact)
+        while segment.replayed:
+            if not segment.skip(change):
+                return True
+            segment = self._next_segment(artifact)
+        segment.say(change)
+        return False
+
+    def _next_segment(self, artifact: str) -> Segment:
+        """Return the segment after a replayed one, which the handler has left."""
+        del self._segments[artifact]
+        return self.segment(artifact)
 
     def segment(self, artifact: str) -> Segment:
         """Return the current segment of an artifact. Without one, begin the next."""
@@ -182,14 +211,18 @@ class Session(Outbox):
 
     def _open_segment(self, artifact: str) -> Segment:
         key = self.next_key(f"{self.scope}write:{artifact}")
-        while not self.replay and key in self.known:  # of an earlier attempt, and over
+        while not self.replay and key in self.known and not self._follows(key, artifact):
             key = self.next_key(f"{self.scope}write:{artifact}")
-        old = self.recorded(key, "step", "write")
-        segment = Segment(key, old is not None and old.ended)
+        segment = _segments.replay(key, self.recorded(key, "step", "write"))
         self._release_held()
         if not segment.replayed:
             self.put((_segments.begin(key, artifact),))
         return segment
+
+    def _follows(self, key: str, artifact: str) -> bool:
+        """Return whether the handler can come to a recorded segment, which was not taken back."""
+        kept = _segments.continued(self.known[key]) is not None
+        return kept and self._places[key] >= self._passed.get(artifact, 0)
 
     def close_segments(self) -> None:
         """Record that the writes until now are complete.
@@ -197,17 +230,27 @@ class Session(Outbox):
         Those of a handler are complete when it saves a checkpoint or ends: see end_segments.
         """
         if self.replay:
-            self.end_segments(*self._segments)
+            self.end_segments()
 
-    def end_segments(self, *artifacts: str) -> None:
-        for artifact in artifacts:
-            segment = self._segments.pop(artifact, None)
-            if segment is not None and not segment.replayed:
-                self.put((_segments.end(segment.key),))
+    def continue_segment(self, artifact: str, recorded: str = "") -> None:
+        """Record that a step continues an artifact, so that what it has is not taken back.
+
+        ``recorded`` is the key of a step that is replayed. What follows another one is new.
+        """
+        place = self._places[recorded] if recorded else len(self._places)
+        self._passed[artifact] = max(place, self._passed.get(artifact, 0))
+        segment = self._segments.pop(artifact, None)
+        if segment is not None and not segment.replayed:
+            self.put((_segments.end(segment.key, None if self.replay else segment.result()),))
         self._text_sent_at = 0.0
 
-    def end_all_segments(self) -> None:
-        self.end_segments(*self._segments)
+    def end_segments(self) -> None:
+        """Record that the writes until now are complete, also those of a handler."""
+        for segment in self._segments.values():
+            if not segment.replayed:
+                self.put((_segments.end(segment.key),))
+        self._segments.clear()
+        self._text_sent_at = 0.0
 
     async def drop(self) -> None:
         """Drop what was not sent, because the next attempt does it again. Only its usage counts."""

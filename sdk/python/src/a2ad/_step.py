@@ -58,6 +58,7 @@ async def run(
     session.check()
     if old is not None and old.artifact:
         _scope.stream(session, old.artifact)
+        session.continue_segment(old.artifact, key if old.ended else "")
     session.close_segments()  # now, so that it does not depend on how the step ends
     if old is not None and old.ended:
         if old.error is not None:

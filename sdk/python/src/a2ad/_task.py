@@ -203,7 +203,7 @@ class Task:
         _scope.outside_gather("checkpoint")
         text, saved = _values.plain(value, "the checkpoint")
         session.check()
-        session.end_all_segments()
+        session.end_segments()
         session.add_raw(f'{{"checkpoint":{text}}}')
         await session.flush()
         self.saved = saved

@@ -148,8 +148,8 @@ class Worker:
 
         It is like ``agent``, but the function gets the newest message and begins at the last
         ``checkpoint``, which is in ``task.saved``. It does so after a crash and after each wait.
-        What it wrote to artifacts since that checkpoint is then removed. Statuses and usage are
-        not, so they are sent again, and so is text before a step that writes to the same artifact.
+        What it wrote to an artifact since that checkpoint, or since a step that wrote to the same
+        artifact, is then removed. Statuses and usage are not, so they are sent again.
 
         ``task.ask`` and ``task.auth_required`` do not return the answer: the function gets it as
         its next message. If none comes in time, they raise Timeout when it runs again with the same
