@@ -122,6 +122,7 @@ func (t *Task) Gather(ctx context.Context, work ...func(ctx context.Context) err
 		if err != nil || len(work) == 0 {
 			return err
 		}
+		t.s.releaseHeld(ctx)
 		defer t.s.endGather(ctx, prefix)
 		return t.s.gather(ctx, prefix, work)
 	})

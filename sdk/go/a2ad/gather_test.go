@@ -35,6 +35,26 @@ func TestCallsAtOnceAreRefused(t *testing.T) {
 	}
 }
 
+// A failure that the agent has handled is recorded before what branches do.
+func TestGatherAfterAFailureThatIsHandled(t *testing.T) {
+	t.Parallel()
+	agent := func(ctx context.Context, t *a2ad.Task) (any, error) {
+		_ = a2ad.Do(ctx, t, "s", func(ctx context.Context) error {
+			return errors.Join(t.Write(ctx, "<!"), errors.New("x"))
+		})
+		err := t.Gather(ctx, func(ctx context.Context) error {
+			return a2ad.Do(ctx, t, "g", func(ctx context.Context) error { return t.Write(ctx, "[g]") })
+		})
+		return nil, errors.Join(err, a2ad.Do(ctx, t, "t", func(context.Context) error { return nil }))
+	}
+	for _, handler := range []bool{false, true} {
+		r, err := a2adtest.CrashEverywhere(agent, "x", a2adtest.Client{Handler: handler}, shown)
+		if err != nil || shown(r) != "<![g]" {
+			t.Errorf("handler %t: %q, %v", handler, shown(r), err)
+		}
+	}
+}
+
 // Two branches may not write the same artifact. After Gather, the agent may.
 func TestBranchesShareNoArtifact(t *testing.T) {
 	t.Parallel()

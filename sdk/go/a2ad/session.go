@@ -339,6 +339,12 @@ func (s *session) hold(ctx context.Context, events ...any) {
 	s.held = append(s.held, h)
 }
 
+func (s *session) releaseHeld(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releaseHeldLocked(ctx)
+}
+
 // releaseHeldLocked records the failures of this branch and of branches in it. Others may not be handled yet.
 func (s *session) releaseHeldLocked(ctx context.Context) {
 	here := prefixOf(ctx, s)

@@ -5,10 +5,29 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
 from effects import Effects
 
 import a2ad
-from a2ad import Message, SyncTask, Task, testing
+from a2ad import Message, StepError, SyncTask, Task, testing
+
+
+def test_branches_do_not_lose_text_after_a_failure_that_is_handled() -> None:
+    async def agent(task: Task, message: Message) -> None:
+        async def fails() -> None:
+            await task.write("<!")
+            raise ValueError("x")
+
+        async def branch() -> None:
+            await task.step("g", lambda: task.write("[g]"))
+
+        with pytest.raises(StepError):
+            await task.step("s", fails)
+        await task.gather(branch())
+        await task.step("t", lambda: 1)
+
+    for handler in False, True:
+        assert testing.crash_everywhere(agent, "x", handler=handler).artifact() == "<![g]"
 
 
 def test_gather_waits_for_all_calls() -> None:

@@ -63,6 +63,7 @@ export async function gather(session: Session, work: readonly unknown[]): Promis
   outsideSteps(session, "gather");
   const functions = work.map(checkWork);
   const prefix = nextKey(session, "gather");
+  session.releaseHeld();
   const group = new Group(session);
   const results: (Result | undefined)[] = functions.map(() => undefined);
   functions.forEach((one, number) => {

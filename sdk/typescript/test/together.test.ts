@@ -16,6 +16,21 @@ async function refused(agent: (task: Task) => unknown, text = "use task.gather")
   return err;
 }
 
+void test("a failure that is handled is recorded before what branches do", async () => {
+  const agent = async (task: Task) => {
+    const fails = async () => {
+      await task.write("<!");
+      throw new Error("x");
+    };
+    await assert.rejects(async () => await task.step("s", fails));
+    await task.gather(() => task.step("g", () => task.write("[g]")));
+    await task.step("t", () => 1);
+  };
+  for (const handler of [false, true]) {
+    assert.equal((await crashEverywhere(agent, "x", { handler })).artifacts.answer?.text, "<![g]");
+  }
+});
+
 void test("calls at once are refused", async () => {
   const err = await refused(async (task) => {
     const tool = () => task.step("fetch", turn); // one line

@@ -116,14 +116,14 @@ class Session(Outbox):
         """Add events that are JSON already."""
         self.check()
         self.close_segments()
-        self._release_held()
+        self.release_held()
         self.put(events)
 
     def hold(self, *events: str) -> None:
         """Keep the record of a failure until the agent does something else, so has handled it."""
         self._held.append((branch_prefix.get(), events))
 
-    def _release_held(self) -> None:
+    def release_held(self) -> None:
         """Record failures of this branch and of branches in it. Others may not be handled yet."""
         here, held = branch_prefix.get(), self._held
         self._held = [h for h in held if not h[0].startswith(here)]
@@ -138,7 +138,7 @@ class Session(Outbox):
         """
         if self.mistake is None:
             self.mistake = mistake
-            self._release_held()  # the agent did something else, if only a mistake
+            self.release_held()  # the agent did something else, if only a mistake
 
     def check_open(self) -> None:
         """Raise an error if no work and no wait may begin.
@@ -214,7 +214,7 @@ class Session(Outbox):
         while not self.replay and key in self.known and not self._follows(key, artifact):
             key = self.next_key(f"{self.scope}write:{artifact}")
         segment = _segments.replay(key, self.recorded(key, "step", "write"))
-        self._release_held()
+        self.release_held()
         if not segment.replayed:
             self.put((_segments.begin(key, artifact),))
         return segment

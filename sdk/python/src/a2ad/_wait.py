@@ -136,6 +136,7 @@ async def gather(session: Session, work: Sequence[Coroutine[Any, Any, Any]]) -> 
                     + ("; write gather(*…)" if isinstance(one, (list, tuple)) else "")
                 )
         prefix = _scope.key(session, "gather")
+        session.release_held()
     except BaseException:
         for one in work:
             if asyncio.iscoroutine(one):
