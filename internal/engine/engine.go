@@ -285,11 +285,11 @@ func (e *Engine) Get(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a
 		return nil, err
 	}
 	defer leave()
-	id, _, err := e.head(ctx, c, agent, op.ID)
+	id, head, err := e.head(ctx, c, agent, op.ID)
 	if err != nil {
 		return nil, err
 	}
-	return e.snapshot(ctx, c, id, tasks.Want{History: op.HistoryLength, Artifacts: true})
+	return e.snapshotOf(ctx, c, id, head.Bytes, tasks.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // head checks that the caller may see a task, and that the task belongs to this agent.

@@ -10,9 +10,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// This file draws memory from the budget before every read of tasks. A read asks for small tasks
-// only at first. For a larger task it gets only the size from the task's row, draws that much, and
-// reads again.
+// This file draws memory from the budget before every read of tasks. A read asks for small tasks only at first, unless
+// its caller knows the size. For a larger task it gets only the size from the task's row, draws that much, and reads
+// again.
 
 // Sizes of reads.
 const (
@@ -35,24 +35,28 @@ func room(mem *budget.Lease, bytes int64) int64 {
 	return bytes + min(bytes, pieces)
 }
 
-// readTasks runs read with a size limit for which the budget of the request has room.
-func readTasks[T any](ctx context.Context, large slots, w tasks.Want, measure func() (int64, error),
+// readTasks runs read with a size limit for which the budget of the request has room. size is what the caller knows of
+// the size, or 0.
+func readTasks[T any](ctx context.Context, large slots, w tasks.Want, size int64, measure func() (int64, error),
 	read func(w tasks.Want) (T, error)) (T, error) {
 	mem := budget.From(ctx)
 	if mem == nil {
 		return read(w)
 	}
 	var none T
-	if err := mem.Grow(ctx, room(mem, smallRead)); err != nil {
-		return none, err
+	if size <= smallRead {
+		if err := mem.Grow(ctx, room(mem, smallRead)); err != nil {
+			return none, err
+		}
+		w.Most = smallRead
+		t, err := read(w)
+		var much *tasks.TooMuch
+		if !errors.As(err, &much) {
+			return t, err
+		}
+		size = much.Bytes
+		mem.Shrink(room(mem, smallRead)) // a lease that holds nothing for work may wait
 	}
-	w.Most = smallRead
-	t, err := read(w)
-	var much *tasks.TooMuch
-	if !errors.As(err, &much) {
-		return t, err
-	}
-	size := much.Bytes
 	whole := w.History == nil && w.Artifacts && room(mem, size) <= mem.Most() // the row is about exact then
 	if measure != nil && size > exactFrom && !whole {
 		exact, err := measure()
@@ -61,7 +65,6 @@ func readTasks[T any](ctx context.Context, large slots, w tasks.Want, measure fu
 		}
 		size = min(size, exact)
 	}
-	mem.Shrink(room(mem, smallRead)) // a lease that holds nothing for work may wait
 	if err := mem.Grow(ctx, room(mem, size)); err != nil {
 		return none, err
 	}
@@ -79,14 +82,21 @@ func readTasks[T any](ctx context.Context, large slots, w tasks.Want, measure fu
 
 // snapshot reads a task of the caller.
 func (e *Engine) snapshot(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, e.measure(ctx, c, id, w), func(w tasks.Want) (*a2a.Task, error) {
+	return e.snapshotOf(ctx, c, id, 0, w)
+}
+
+// snapshotOf is snapshot for a task of a known size.
+func (e *Engine) snapshotOf(
+	ctx context.Context, c db.Caller, id a2a.ID, size int64, w tasks.Want,
+) (*a2a.Task, error) {
+	return readTasks(ctx, e.large, w, size, e.measure(ctx, c, id, w), func(w tasks.Want) (*a2a.Task, error) {
 		return e.store.Tasks.Snapshot(ctx, c, id, w)
 	})
 }
 
 // snapshotAt reads a task as it was at an event.
 func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w tasks.Want) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, nil, func(w tasks.Want) (*a2a.Task, error) {
+	return readTasks(ctx, e.large, w, 0, nil, func(w tasks.Want) (*a2a.Task, error) {
 		return e.store.Tasks.SnapshotAt(ctx, id, seq, w)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,16 +41,20 @@ type rig struct {
 	runs     statements
 }
 
-// statements records the statements that ran on the pool of runs.
+// statements records the statements that ran on the pool of runs, and how often tasks were read for callers.
 type statements struct {
 	mu    sync.Mutex
 	names map[string]bool // guarded by mu
+	reads atomic.Int64
 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn,
 	data pgx.TraceQueryStartData) context.Context {
+	name, _, _ := strings.Cut(strings.TrimPrefix(data.SQL, "-- name: "), " ")
+	if name == "TaskSnapshots" {
+		s.reads.Add(1)
+	}
 	if strings.HasSuffix(conn.Config().RuntimeParams["application_name"], "-worker") {
-		name, _, _ := strings.Cut(strings.TrimPrefix(data.SQL, "-- name: "), " ")
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.names[name] = true

@@ -33,6 +33,7 @@ func (f *Frame) Seq() (int64, a2a.ID) {
 // Stream is one client's view of one task. It is not safe for concurrent use.
 type Stream struct {
 	TaskID  a2a.ID
+	size    int64 // of the task when the stream was opened; 0: unknown
 	caller  db.Caller
 	mem     *budget.Lease // memory of ready and items; nil: no limit
 	rules   a2a.StreamRules
@@ -215,8 +216,8 @@ func (e *Engine) Subscribe(ctx context.Context, c db.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{TaskID: id, caller: c, mem: budget.From(ctx), rules: op.StreamRules, endedOK: op.EndedOK,
-		ends: endsSubscription, leave: leave}
+	s := &Stream{TaskID: id, size: head.Bytes, caller: c, mem: budget.From(ctx), rules: op.StreamRules,
+		endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
 	if op.LastEventID == "" {
 		err = e.openSnapshot(ctx, s, false)
 	} else {
@@ -236,7 +237,7 @@ func hasEnded(state a2a.State) error {
 // openSnapshot starts s with the task as it is. If nothing more can come, the last status of the
 // task follows as the last event, where clients expect one (T-04 in docs/reference/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
-	t, err := e.snapshot(ctx, s.caller, s.TaskID, tasks.Want{History: s.history, Artifacts: true})
+	t, err := e.snapshotOf(ctx, s.caller, s.TaskID, s.size, tasks.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	if s.rules.ResumeAsTask {
 		want = tasks.Want{History: s.history, Artifacts: true}
 	}
-	t, err := e.snapshot(ctx, s.caller, s.TaskID, want)
+	t, err := e.snapshotOf(ctx, s.caller, s.TaskID, s.size, want)
 	if err != nil {
 		return err
 	}

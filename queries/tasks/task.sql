@@ -1,7 +1,8 @@
 -- TaskHeadForCaller reads what decides about a request for a task of the caller. No row means that the caller has no
 -- such task.
 -- name: TaskHeadForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply,
+  (t.bytes + 512 * (t.last_seq + t.last_message_seq))::bigint AS cost -- as in TaskSnapshots
 FROM a2a.tasks t
 WHERE t.id = (
     -- The id is looked up together with the caller before any row is read. So a task of another caller takes as long as
@@ -13,7 +14,8 @@ WHERE t.id = (
 
 -- TaskHeadSharedForCaller is TaskHeadForCaller for a tenant that shares its tasks.
 -- name: TaskHeadSharedForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply,
+  (t.bytes + 512 * (t.last_seq + t.last_message_seq))::bigint AS cost -- as in TaskSnapshots
 FROM a2a.tasks t
 WHERE t.id = (
     SELECT c.task_id FROM a2a.context_tasks c

@@ -1,5 +1,11 @@
 package db
 
+import (
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
 // Caller says whose data a method may read or change.
 type Caller struct {
 	Tenant, Owner string
@@ -7,11 +13,18 @@ type Caller struct {
 	Actor         string // the name in the audit log, for example "key <id>"
 }
 
-// settings are those that the row policies read.
-func (c Caller) settings() []any {
+// settings are those that the row policies read. tasks are those whose rows a statement reads.
+func (c Caller) settings(tasks ...a2a.ID) []any {
 	sharing := "owner"
 	if c.Shared {
 		sharing = "tenant"
 	}
-	return []any{c.Tenant, c.Owner, sharing}
+	if len(tasks) == 0 {
+		return []any{c.Tenant, c.Owner, sharing, ""}
+	}
+	ids := make([]string, len(tasks))
+	for i, id := range tasks {
+		ids[i] = id.String()
+	}
+	return []any{c.Tenant, c.Owner, sharing, "{" + strings.Join(ids, ",") + "}"}
 }

@@ -45,9 +45,10 @@ func RoleError(err error, conn *pgx.Conn, role string) error {
 }
 
 // As returns the connection for queries of a caller. The row policies show only the caller's rows, whatever a query
-// asks for. Each query is a transaction of its own, and one round trip.
-func (s *DB) As(c Caller) Conn {
-	return requestDB{store: s, set: setCaller, args: c.settings()}
+// asks for. Each query is a transaction of its own, and one round trip. A query that reads rows of tasks names the
+// tasks: they are checked once for each table. Rows of other tasks are checked one by one.
+func (s *DB) As(c Caller, tasks ...a2a.ID) Conn {
+	return requestDB{store: s, set: setCaller, args: c.settings(tasks...)}
 }
 
 // Reads returns the connection for reads of tasks without a caller, for streams and webhooks after access was checked.
@@ -74,7 +75,8 @@ type requestDB struct {
 
 const (
 	setCaller = "SELECT set_config('role', '" + RoleApp + "', true), set_config('a2a.tenant', $1, true), " +
-		"set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
+		"set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true), " +
+		"set_config('a2a.tasks', $4, true)"
 	setReader = "SELECT set_config('role', '" + RoleWorker + "', true)"
 )
 

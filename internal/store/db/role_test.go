@@ -31,11 +31,12 @@ func asApp(f *storetest.Fixture, do func(conn *pgx.Conn)) {
 	do(conn)
 }
 
-// rowsSeen returns how many rows of a table a caller sees, who is described by settings: tenant, owner and sharing.
+// rowsSeen returns how many rows of a table a caller sees, who is described by settings: tenant, owner, sharing, and
+// the tasks that the transaction names.
 func rowsSeen(f *storetest.Fixture, conn *pgx.Conn, table string, settings ...string) (n int) {
 	f.T.Helper()
 	err := pgx.BeginFunc(f.T.Context(), conn, func(tx pgx.Tx) error {
-		for i, name := range []string{"tenant", "owner", "sharing"}[:len(settings)] {
+		for i, name := range []string{"tenant", "owner", "sharing", "tasks"}[:len(settings)] {
 			_, err := tx.Exec(f.T.Context(), "SELECT set_config($1, $2, true)", "a2a."+name, settings[i])
 			if err != nil {
 				return err
@@ -52,7 +53,7 @@ func rowsSeen(f *storetest.Fixture, conn *pgx.Conn, table string, settings ...st
 func TestCallersSeeOnlyTheirOwnRows(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
-	f.FullTask()
+	named := "{" + f.FullTask().String() + "}"
 	asApp(f, func(conn *pgx.Conn) {
 		for _, table := range readable {
 			tests := []struct {
@@ -65,7 +66,12 @@ func TestCallersSeeOnlyTheirOwnRows(t *testing.T) {
 				// The settings of the previous transaction are empty now, not missing.
 				{"no caller, afterwards", nil, false},
 				{"an empty caller", []string{"", "", "owner"}, false},
+				{"the owner, of the tasks it names", []string{"acme", "ann", "owner", named}, true},
+				{"the owner, of tasks it does not name", []string{"acme", "ann", "owner", "{}"}, true},
+				{"no caller, of named tasks", []string{"", "", "owner", named}, false},
 				{"another owner", []string{"acme", "bob", "owner"}, false},
+				{"another owner, of named tasks", []string{"acme", "bob", "owner", named}, false},
+				{"another tenant, of named tasks", []string{"other", "ann", "tenant", named}, false},
 				{"another tenant", []string{"other", "ann", "owner"}, false},
 				{"another tenant that shares", []string{"other", "ann", "tenant"}, false},
 				// Idempotency keys are never shared.

@@ -19,6 +19,7 @@ type Head struct {
 	ContextID string
 	State     a2a.State
 	LastSeq   int64
+	Bytes     int64 // that reading the whole task takes at most
 }
 
 // Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound. A task of another owner is like one that
@@ -34,7 +35,8 @@ func (s *Store) Head(ctx context.Context, c db.Caller, id a2a.ID) (Head, error) 
 		if err == nil && hidden(r.Reply, r.State) {
 			return a2a.ErrTaskNotFound
 		}
-		h = Head{Agent: r.Agent, ContextID: r.ContextID, State: a2a.State(r.State), LastSeq: r.LastSeq}
+		h = Head{Agent: r.Agent, ContextID: r.ContextID, State: a2a.State(r.State), LastSeq: r.LastSeq,
+			Bytes: r.Cost}
 		return err
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func (s *Store) Sizes(ctx context.Context, c db.Caller, ids []a2a.ID, w Want) ([
 	p := dbsqlc.TaskSizesParams{Ids: db.PGIDs(ids), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSizesRow
 	err := s.db.RepeatRead(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.db.As(c)).TaskSizes(ctx, p)
+		rows, err = dbsqlc.New(s.db.As(c, ids...)).TaskSizes(ctx, p)
 		return err
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ const allHistory = int64(1) << 60
 // Snapshots reads tasks of the caller as of one moment, in the order of ids. Tasks that do not exist, or belong to
 // another owner, are missing.
 func (s *Store) Snapshots(ctx context.Context, c db.Caller, ids []a2a.ID, w Want) ([]a2a.Task, error) {
-	read, err := s.snapshots(ctx, dbsqlc.New(s.db.As(c)), ids, w)
+	read, err := s.snapshots(ctx, dbsqlc.New(s.db.As(c, ids...)), ids, w)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (w *Want) messages() int64 {
 
 // Snapshot reads one task of the caller, or returns a2a.ErrTaskNotFound.
 func (s *Store) Snapshot(ctx context.Context, c db.Caller, id a2a.ID, w Want) (*a2a.Task, error) {
-	return s.snapshot(ctx, dbsqlc.New(s.db.As(c)), id, w)
+	return s.snapshot(ctx, dbsqlc.New(s.db.As(c, id)), id, w)
 }
 
 // SnapshotOfAny reads one task of any owner, for the operator, or returns a2a.ErrTaskNotFound.

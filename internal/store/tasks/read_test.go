@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -216,8 +217,12 @@ func TestHeadIsOnlyForTheOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storetest.Same(t, "head", tasks.Head{Agent: storetest.Agent, ContextID: "ctx", State: a2a.StateWorking, LastSeq: 2},
-		got)
+	want := tasks.Head{Agent: storetest.Agent, ContextID: "ctx", State: a2a.StateWorking, LastSeq: 2, Bytes: got.Bytes}
+	storetest.Same(t, "head", want, got)
+	_, err = f.Tasks.Snapshot(t.Context(), storetest.Ann, l.TaskID, tasks.Want{Artifacts: true, Most: 1})
+	if much := (*tasks.TooMuch)(nil); !errors.As(err, &much) || much.Bytes != got.Bytes {
+		t.Errorf("the head says %d bytes, a read %v", got.Bytes, err)
+	}
 	for _, c := range []db.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "corp", Owner: "ann"}, {}} {
 		_, err := f.Tasks.Head(t.Context(), c, l.TaskID)
 		storetest.WantCode(t, err, a2a.CodeTaskNotFound)

@@ -93,7 +93,8 @@ func (q *Queries) TaskCountInFlightForCaller(ctx context.Context, arg TaskCountI
 }
 
 const taskHeadForCaller = `-- name: TaskHeadForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply,
+  (t.bytes + 512 * (t.last_seq + t.last_message_seq))::bigint AS cost -- as in TaskSnapshots
 FROM a2a.tasks t
 WHERE t.id = (
     -- The id is looked up together with the caller before any row is read. So a task of another caller takes as long as
@@ -116,6 +117,7 @@ type TaskHeadForCallerRow struct {
 	State     int16
 	LastSeq   int64
 	Reply     int16
+	Cost      int64
 }
 
 // TaskHeadForCaller reads what decides about a request for a task of the caller. No row means that the caller has no
@@ -129,12 +131,14 @@ func (q *Queries) TaskHeadForCaller(ctx context.Context, arg TaskHeadForCallerPa
 		&i.State,
 		&i.LastSeq,
 		&i.Reply,
+		&i.Cost,
 	)
 	return i, err
 }
 
 const taskHeadSharedForCaller = `-- name: TaskHeadSharedForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply,
+  (t.bytes + 512 * (t.last_seq + t.last_message_seq))::bigint AS cost -- as in TaskSnapshots
 FROM a2a.tasks t
 WHERE t.id = (
     SELECT c.task_id FROM a2a.context_tasks c
@@ -148,6 +152,7 @@ type TaskHeadSharedForCallerRow struct {
 	State     int16
 	LastSeq   int64
 	Reply     int16
+	Cost      int64
 }
 
 // TaskHeadSharedForCaller is TaskHeadForCaller for a tenant that shares its tasks.
@@ -160,6 +165,7 @@ func (q *Queries) TaskHeadSharedForCaller(ctx context.Context, iD pgtype.UUID, t
 		&i.State,
 		&i.LastSeq,
 		&i.Reply,
+		&i.Cost,
 	)
 	return i, err
 }
