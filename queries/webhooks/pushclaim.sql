@@ -148,11 +148,11 @@ WITH front AS MATERIALIZED (
     SELECT c.id, c.tenant, c.origin
     FROM a2a.push_configs c
     WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND NOT c.parked
-      AND c.tenant = ANY (ARRAY[t.tenant])
-      AND c.next_attempt_at >= sqlc.arg(floor)
-      AND c.next_attempt_at <= statement_timestamp()
+      -- Only the index of tenants has rows in this order: the oldest are read, and no more.
+      AND (c.tenant, c.next_attempt_at) >= (t.tenant, sqlc.arg(floor))
+      AND (c.tenant, c.next_attempt_at) <= (t.tenant, statement_timestamp())
       AND (c.lease_until IS NULL OR c.lease_until <= statement_timestamp())
-    ORDER BY c.next_attempt_at
+    ORDER BY c.tenant, c.next_attempt_at
     LIMIT sqlc.arg(each)::int
   ) x
 ), lists AS MATERIALIZED (
