@@ -81,7 +81,7 @@ test: have-go $(GOTESTSUM) ## Run the tests; finds or installs PostgreSQL (RACE=
 	@$(GOTEST)
 
 # The rest. Each target runs alone, too: a table in CONTRIBUTING.md says which one a change needs.
-SLOW := test-crash test-docs test-upgrade test-race test-pg-all interop sdk-python sdk-go sdk-typescript sdk-conformance console-browser promcheck deploycheck chaos
+SLOW := test-crash test-docs test-upgrade test-race test-pg-all test-plans interop sdk-python sdk-go sdk-typescript sdk-conformance console-browser promcheck deploycheck chaos
 
 .PHONY: test-slow
 test-slow: ## Run everything that `make test` leaves out; takes hours (SLOW="test-crash interop" for some)
@@ -124,6 +124,18 @@ test-pg: have-go $(GOTESTSUM) ## Run the store and e2e tests on PostgreSQL 15, 1
 .PHONY: test-pg-all
 test-pg-all: ## Run test-pg on each supported version
 	@for version in 15 16 17 18; do $(MAKE) --no-print-directory test-pg VERSION=$$version || exit 1; done
+
+# On two busy cores, PostgreSQL 18 took 29 minutes with 10 chunks a task, and 46 with 1,000.
+PLAN_TASKS ?= 300 3000 30000 300000 3000000
+PLAN_VERSIONS ?= 15 17 18
+
+.PHONY: test-plans
+test-plans: have-go $(GOTESTSUM) ## Check that no statement costs more beside millions of tasks (PLAN_TASKS="300 30000")
+	@for version in $(PLAN_VERSIONS); do for chunks in 10 1000; do echo "PostgreSQL $$version, $$chunks chunks a task"; \
+	bin=$$(scripts/postgres-version.sh $$version) && A2AD_PG_BINDIR=$$bin A2AD_TEST_PG_SERVER_ONLY=1 \
+		A2AD_TEST_PLANS='$(PLAN_TASKS)' A2AD_TEST_PLANS_CHUNKS=$$chunks \
+		$(GO) test ./internal/store -run '^TestStatementsReadNoOtherTasks$$' -count=1 -timeout 6h -v || exit 1; \
+	done; done
 
 .PHONY: affected
 affected: ## Run what the changes since BASE call for, by the table in CONTRIBUTING.md (BASE=origin/main, DRY=1)

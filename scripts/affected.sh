@@ -15,6 +15,7 @@ call() {
 call test-crash '^(cmd|migrations|queries|internal/(store|worker|push|notify|stream|engine|workerapi|maintenance|replica|e2e)|deploy/compose)/'
 call test-race '^internal/(worker|stream|push|notify|engine|workerapi|rpc|store|lifecycle|budget|throttle)/'
 call test-pg-all '^(migrations|queries|internal/(store|devpg))/'
+call test-plans '^(migrations|queries)/'
 call test-upgrade '^(migrations|queries|internal/store)/'
 call test-docs '^(README\.md|docs|examples|cmd|internal/doctest)'
 call interop '^(internal/(rpc|wire|jsonrpc|sse|a2a|importer|interop|client|executor/a2a)|examples/front-js)/'

@@ -68,6 +68,9 @@ var scans = map[string]string{
 	"TaskPageForCaller":     "planned for its arguments (DB.SearchAs)",
 }
 
+// claimSettings are those of the connections that claim.
+const claimSettings = "SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+
 // statements returns the names of all statements in queries.
 func statements(t *testing.T) (names []string) {
 	t.Helper()
@@ -141,7 +144,6 @@ func fullScans(first map[string]string, plan []string) (full []string, count int
 // whole table when it has a million rows, too. So no statement may have such a plan unless scans says why.
 func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 	t.Parallel()
-	const claim = "SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 	f := storetest.Open(t)
 	first := firstColumns(f)
 	names := statements(t)
@@ -156,7 +158,7 @@ func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 		for _, name := range names {
 			settings := ""
 			if name == "TaskClaim" {
-				settings = claim
+				settings = claimSettings
 			}
 			plan := f.Explain(settings, name)
 			full, count := fullScans(first, plan)

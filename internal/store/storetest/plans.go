@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -30,27 +31,70 @@ func (f *Fixture) Root() string {
 	}
 }
 
-// Statement returns the text of one of the server's statements.
-func (f *Fixture) Statement(name string) string {
+// NamedStatement is one of the server's statements. Params are the names of its parameters, as its Go code spells them.
+type NamedStatement struct {
+	SQL    string
+	Params []string
+}
+
+// Statements returns the server's statements by their names.
+func (f *Fixture) Statements() map[string]NamedStatement {
 	f.T.Helper()
-	text := regexp.MustCompile("(?s)`-- name: " + name + " :\\w+\n(.*?)`")
+	root := f.Root()
+	parsed.Do(func() { parsedStatements, errParsed = parseStatements(root) })
+	if errParsed != nil {
+		f.T.Fatalf("read generated code: %v", errParsed)
+	}
+	return parsedStatements
+}
+
+// What Statements has read. A process has one module.
+var (
+	parsed           sync.Once
+	parsedStatements map[string]NamedStatement
+	errParsed        error
+)
+
+// parseStatements reads the generated code of a module.
+func parseStatements(root string) (map[string]NamedStatement, error) {
+	found := map[string]NamedStatement{}
 	for _, dir := range []string{"internal/store/*", "internal/pgcheck"} {
-		files, err := filepath.Glob(filepath.Join(f.Root(), dir, "dbsqlc", "*.sql.go"))
+		files, err := filepath.Glob(filepath.Join(root, dir, "dbsqlc", "*.sql.go"))
 		if err != nil {
-			f.T.Fatalf("list generated code: %v", err)
+			return nil, err
 		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			if err != nil {
-				f.T.Fatalf("read generated code: %v", err)
+				return nil, err
 			}
-			if m := text.FindSubmatch(data); m != nil {
-				return string(m[1])
+			params := map[string][]string{}
+			for _, m := range aCall.FindAllSubmatch(data, -1) {
+				for _, name := range strings.Fields(strings.ReplaceAll(string(m[2]), ",", " ")) {
+					params[string(m[1])] = append(params[string(m[1])], strings.TrimPrefix(name, "arg."))
+				}
+			}
+			for _, m := range aStatement.FindAllSubmatch(data, -1) {
+				found[string(m[2])] = NamedStatement{SQL: string(m[3]), Params: params[string(m[1])]}
 			}
 		}
 	}
-	f.T.Fatalf("there is no statement %s", name)
-	return ""
+	return found, nil
+}
+
+var (
+	aStatement = regexp.MustCompile("(?s)const (\\w+) = `-- name: (\\w+) :\\w+\n(.*?)`")
+	aCall      = regexp.MustCompile(`(?s)q\.db\.\w+\(ctx, (\w+)(.*?)\)\n`)
+)
+
+// Statement returns the text of one of the server's statements.
+func (f *Fixture) Statement(name string) string {
+	f.T.Helper()
+	s, ok := f.Statements()[name]
+	if !ok {
+		f.T.Fatalf("there is no statement %s", name)
+	}
+	return s.SQL
 }
 
 // Explain returns the plan that the server's connections keep of one of its statements. settings are further
