@@ -27,6 +27,7 @@ type Proxy struct {
 	conns  map[net.Conn]struct{} // guarded by mu; both sides of all connections
 	silent map[net.Conn]struct{} // guarded by mu; those of them that pass nothing on
 	opened int                   // guarded by mu; connections that were made
+	breaks int                   // guarded by mu; how often all connections were broken
 	frozen bool                  // guarded by mu; new connections are silent, too
 }
 
@@ -87,6 +88,19 @@ func NewProxy(t *testing.T, databaseURL string) (p *Proxy, proxied string) {
 	return p, u.String()
 }
 
+// Move makes new connections lead to another database. The others stay where they are, as they do behind a proxy that
+// does not end them at a failover.
+func (p *Proxy) Move(t *testing.T, databaseURL string) {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.network, p.addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
+}
+
 // Arm lets f happen to the next request that it matches. fired is closed when it has happened.
 func (p *Proxy) Arm(f Fault) (fired <-chan struct{}) {
 	p.mu.Lock()
@@ -137,16 +151,21 @@ func (p *Proxy) connect(client net.Conn) net.Conn {
 	if refused {
 		p.refuse--
 	}
+	breaks, network, addr := p.breaks, p.network, p.addr
 	p.mu.Unlock()
 	if refused {
 		return nil
 	}
-	server, err := net.Dial(p.network, p.addr)
+	server, err := net.Dial(network, addr)
 	if err != nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.breaks != breaks {
+		_ = server.Close()
+		return nil
+	}
 	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
 	p.opened++
 	if p.frozen {
@@ -237,6 +256,7 @@ func (p *Proxy) BreakAll(refuse int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = refuse
+	p.breaks++
 	for c := range p.conns {
 		_ = c.Close()
 		delete(p.conns, c)
