@@ -214,8 +214,8 @@ func TestTooManyKeysBecomeWakeAll(t *testing.T) {
 		func(t *testing.T, p *Publisher, w *wire, _ func()) {
 			w.broken(errors.New("database unreachable"))
 			p.Publish("a", "b", "c")
-			time.Sleep(100 * ms)
-			p.Publish("d") // kept with the three that failed: one too many
+			time.Sleep(100*ms + ms/2) // between two retries
+			p.Publish("d")            // kept with the three that failed: one too many
 			time.Sleep(100 * ms)
 			p.Publish("e", "f", "g", "h")
 			p.mu.Lock()
