@@ -26,8 +26,14 @@ type ListenerConfig struct {
 	// assigns connections per transaction.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 
-	// Alive returns an error if the server does not answer; nil means a Ping, which is a transaction.
+	// Alive returns an error if the connection is not to be used any more, for example because the server does not
+	// answer; nil means a Ping, which is a transaction.
 	Alive func(ctx context.Context, conn *pgx.Conn) error
+
+	// Echo sends a notification of this process the way that all its notifications are sent. The Listener must receive
+	// it: an answer of the server proves only that there is one. nil: the Listener does not try. An error of Echo says
+	// nothing about the Listener.
+	Echo func(ctx context.Context, payload string) error
 
 	PingInterval   time.Duration  // between two checks of the connection; 0 means 5 s
 	PingTimeout    time.Duration  // for the answer; 0 means 2 s
@@ -67,11 +73,14 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 // Listener turns the notifications of other processes into wake-ups of a Hub.
 type Listener struct {
 	cfg     ListenerConfig
-	ready   chan struct{} // closed by Run after the first LISTEN
+	ready   chan struct{} // closed by Run once the Listener listens
 	healthy atomic.Bool
 
 	connects, received, own, unreadable atomic.Uint64
 
+	doubts chan struct{} // capacity 1: the connection is to be checked now
+
+	lost     bool              // an outage has been logged; Run only
 	cleanups []<-chan struct{} // closed by pgx when a lost connection is cleaned up; Run only
 }
 
@@ -81,7 +90,15 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{cfg: cfg, ready: make(chan struct{})}, nil
+	return &Listener{cfg: cfg, ready: make(chan struct{}), doubts: make(chan struct{}, 1)}, nil
+}
+
+// Doubt makes the Listener check its connection now. It does not block.
+func (l *Listener) Doubt() {
+	select {
+	case l.doubts <- struct{}{}:
+	default:
+	}
 }
 
 // Ready returns a channel that is closed after the first LISTEN: from then on every notification arrives, or is
@@ -114,14 +131,9 @@ func (l *Listener) Stats() ListenerStats {
 func (l *Listener) Run(ctx context.Context) error {
 	defer l.awaitCleanups()
 	var attempt int
-	var lost bool
 	for {
 		conn, err := l.connect(ctx)
 		if err == nil {
-			if lost {
-				l.cfg.Log.Info("wake-ups are received again", "reconnects", l.Stats().Reconnects)
-				lost = false
-			}
 			up := time.Now()
 			err = l.follow(ctx, conn)
 			l.healthy.Store(false)
@@ -133,9 +145,9 @@ func (l *Listener) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !lost {
+		if !l.lost {
 			l.cfg.Log.Warn("wake-ups cannot be received, polling instead", "err", err)
-			lost = true
+			l.lost = true
 		}
 		sleep(ctx, l.cfg.Backoff.Delay(attempt, nil))
 		attempt++
@@ -160,25 +172,53 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 // follow wakes all waiters, and then the ones that the notifications name, until conn fails or ctx is done.
 func (l *Listener) follow(ctx context.Context, conn *pgx.Conn) error {
 	l.cfg.Hub.WakeAll() // after LISTEN: a commit before this is seen by the reads that follow
-	l.healthy.Store(true)
-	if l.connects.Add(1) == 1 {
-		close(l.ready)
-	}
+	heard := l.own.Load()
 	for {
-		if err := l.receive(ctx, conn); err != nil {
-			return fmt.Errorf("wait for notification: %w", err)
-		}
 		if err := l.ping(ctx, conn); err != nil {
 			return fmt.Errorf("ping listener: %w", err)
+		}
+		if err := l.hear(ctx, conn, heard); err != nil {
+			return fmt.Errorf("wait for notification: %w", err)
+		}
+		l.hears()
+		heard = l.own.Load()
+		if err := l.receiveUntilPing(ctx, conn); err != nil {
+			return fmt.Errorf("wait for notification: %w", err)
 		}
 	}
 }
 
-// receive handles notifications for one ping interval.
-func (l *Listener) receive(ctx context.Context, conn *pgx.Conn) error {
+// hears records that the connection receives notifications.
+func (l *Listener) hears() {
+	if l.healthy.Swap(true) {
+		return
+	}
+	if l.connects.Add(1) == 1 {
+		close(l.ready)
+	}
+	if l.lost {
+		l.cfg.Log.Info("wake-ups are received again", "reconnects", l.Stats().Reconnects)
+		l.lost = false
+	}
+}
+
+// receiveUntilPing handles notifications until the next ping is due, or the connection is doubted.
+func (l *Listener) receiveUntilPing(ctx context.Context, conn *pgx.Conn) error {
 	limited, cancel := context.WithTimeout(ctx, l.cfg.PingInterval)
 	defer cancel()
-	for {
+	go func() {
+		select {
+		case <-l.doubts:
+			cancel()
+		case <-limited.Done():
+		}
+	}()
+	return l.receive(ctx, limited, conn, func() bool { return false })
+}
+
+// receive handles notifications until limited, a child of ctx, is done, or enough reports true.
+func (l *Listener) receive(ctx, limited context.Context, conn *pgx.Conn, enough func() bool) error {
+	for !enough() {
 		n, err := conn.WaitForNotification(limited)
 		if n != nil {
 			l.handle(n.Payload)
@@ -191,7 +231,43 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
+	return nil
 }
+
+// errDeaf is of a connection that answers but receives nothing: it leads to a server that does not accept changes any
+// more, or a pooler has given its session to others.
+var errDeaf = errors.New("the connection answers, but a notification of this process did not arrive")
+
+// hear returns errDeaf if no notification of this process arrives: none has beside the first heard ones, and one more
+// does not. That one is sent beside, because a busy pool must not delay those that arrive.
+func (l *Listener) hear(ctx context.Context, conn *pgx.Conn, heard uint64) error {
+	arrived := func() bool { return l.own.Load() > heard }
+	if l.cfg.Echo == nil || arrived() {
+		return nil
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, l.cfg.PingTimeout, ErrTimeout)
+	sent := make(chan error, 1)
+	go func() {
+		defer cancel() // it may have been sent only now: the time for its arrival begins
+		sent <- l.cfg.Echo(limited, escape(l.cfg.Replica)+" "+echoKey)
+	}()
+	err := l.receive(ctx, limited, conn, arrived)
+	if failed := <-sent; err != nil || failed != nil {
+		return err
+	}
+	limited, cancel = context.WithTimeout(ctx, l.cfg.PingTimeout)
+	defer cancel()
+	if err := l.receive(ctx, limited, conn, arrived); err != nil || arrived() {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errDeaf
+}
+
+// echoKey is a key that nobody waits for.
+const echoKey = "echo"
 
 func (l *Listener) ping(ctx context.Context, conn *pgx.Conn) error {
 	limited, cancel := context.WithTimeoutCause(ctx, l.cfg.PingTimeout, ErrTimeout)
