@@ -46,7 +46,7 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 			URL: cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: cfg.DBPool, Logger: r.log,
 			StatementTimeout: cfg.StatementTimeout, LockTimeout: cfg.LockTimeout, IdleTxTimeout: cfg.IdleTxTimeout,
 			AcquireTimeout: cfg.PoolTimeout, ConnectTimeout: cfg.ConnectTimeout, PacketTimeout: cfg.TCPTimeout,
-			Wake: d.wake, Tracer: r.observed.statements(),
+			Wake: d.wake, Tracer: r.observed.statements(), Moved: d.moved,
 		},
 		Reserve:   reserve,
 		Committed: d.committed,
@@ -55,7 +55,8 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 		return nil, err
 	}
 	d.listener, err = notify.NewListener(notify.ListenerConfig{
-		Replica: r.name, Hub: d.hub, Alive: db.Alive, PingInterval: cfg.ListenerPing, Log: r.log,
+		Replica: r.name, Hub: d.hub, Alive: db.AliveWriter, PingInterval: cfg.ListenerPing, Log: r.log,
+		Echo: func(ctx context.Context, payload string) error { return d.store.DB.Notify(ctx, []string{payload}) },
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return pgx.ConnectConfig(ctx, d.store.DB.ConnConfig("listener"))
 		},
@@ -69,6 +70,13 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 	d.losses = &notify.Losses{Hub: d.hub, Dead: d.store.Tasks.DeadServers, Every: heartbeatEvery, Log: r.log}
 	d.follower.KeepAtMost(r.budget.Stats().Total / 8)
 	return d, nil
+}
+
+// moved makes the listener check its connection, too.
+func (d *database) moved() {
+	if d.listener != nil {
+		d.listener.Doubt()
+	}
 }
 
 // wake tells this replica and the others to read the keys again.

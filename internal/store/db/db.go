@@ -37,6 +37,8 @@ type Config struct {
 	Actor string
 	// Tracer, if not nil, is called for every statement.
 	Tracer pgx.QueryTracer
+	// Moved is called when connections were closed because another server may be the one to use. It must not block.
+	Moved func()
 }
 
 func (c *Config) setDefaults() {
@@ -64,6 +66,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Wake == nil {
 		c.Wake = func(...string) {}
+	}
+	if c.Moved == nil {
+		c.Moved = func() {}
 	}
 }
 
@@ -111,6 +116,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, opened(err)
 	}
 	s := &DB{cfg: cfg}
+	s.cfg.Tracer = demotions{s, cfg.Tracer}
 	s.reach.suspect = make(chan struct{}, 1)
 	if err := s.openPools(); err != nil {
 		s.Close()

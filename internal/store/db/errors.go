@@ -24,7 +24,8 @@ var ErrLeaseLost = errors.New("lease lost")
 //	55P03 57014  a lock, or a statement, took too long      perhaps of one item; for callers CodeInternal
 //	40001 40P01  serialization failure, deadlock            perhaps of one item; repeated at once (lost)
 //	08 53 57     connection, resources, shutdown            of all items; repeated at once (lost)
-//	25006 58     read-only, as in a failover; disk errors   of all items; CodeUnavailable
+//	25006        read-only, as in a failover                of all items; repeated at once unless known (demotion)
+//	58           disk errors                                of all items; CodeUnavailable
 //
 // Callers are not asked to repeat what took too long: it may take as long again. An agent is charged for the first line
 // alone, and for a task that takes too long to be read (Inputs): a run that ends with CodeUnavailable is given back and

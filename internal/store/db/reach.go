@@ -30,6 +30,10 @@ const (
 type reach struct {
 	away    atomic.Pointer[error] // why it is unreachable; nil: it is reachable, as far as known
 	suspect chan struct{}         // capacity 1: a caller could not reach it
+	// the database answers Watch and accepts no changes
+	readOnly atomic.Bool
+	// when idle connections were last closed because one of them may change nothing, in nanoseconds
+	demoted atomic.Int64
 	// when Watch had its last answer, in nanoseconds by the local clock; 0: Watch does not run
 	answered atomic.Int64
 }
@@ -74,6 +78,22 @@ func (s *DB) connLost(silent bool) {
 	s.reach.doubt()
 }
 
+// demotedEvery is the shortest time between two times that connections are closed because one may change nothing.
+const demotedEvery = time.Second
+
+// mayBeDemoted is called for errors that a server gives which is not, or no more, the one that accepts changes. Another
+// may accept them by now, while the connections to the old one stay open: all are closed, and Watch looks for it.
+func (s *DB) mayBeDemoted() {
+	last, now := s.reach.demoted.Load(), time.Now().UnixNano()
+	lately := time.Duration(now-last) < demotedEvery
+	if !lately && !s.reach.readOnly.Load() && s.reach.demoted.CompareAndSwap(last, now) {
+		s.dropIdle()
+		s.cfg.Moved()
+	}
+	s.reach.doubt()
+}
+
+// dropIdle closes idle connections, and those in use when they are free.
 func (s *DB) dropIdle() {
 	for _, p := range s.pools() {
 		p.conns.Reset()
@@ -132,11 +152,15 @@ type watcher struct {
 // check polls the database, over a new connection if the old one does not answer.
 func (w *watcher) check(ctx context.Context) error {
 	if w.conn != nil {
-		if Alive(ctx, w.conn) == nil || ctx.Err() != nil {
+		err := AliveWriter(ctx, w.conn)
+		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		w.close()
-		w.store.dropIdle()
+		w.close() // another server may accept changes by now
+		if !w.store.reach.readOnly.Load() {
+			w.store.dropIdle()
+			w.store.cfg.Moved()
+		}
 	}
 	cfg, err := PlainConfig(w.store.cfg.URL, "", w.store.cfg.ConnectTimeout)
 	if err != nil {
@@ -148,11 +172,11 @@ func (w *watcher) check(ctx context.Context) error {
 		return Redact(err)
 	}
 	w.conn = conn
-	if err := conn.Ping(ctx); err != nil { // a pooler may answer for a database that does not
+	err = writes(ctx, conn) // a pooler may answer for a database that does not
+	if err != nil && !errors.Is(err, errReadOnly) {
 		w.close()
-		return err
 	}
-	return nil
+	return err
 }
 
 // judge records the result of a poll, and reports whether the database is unreachable.
@@ -166,6 +190,15 @@ func (w *watcher) judge(ctx context.Context, begin time.Time, err error) (away b
 			s.dropIdle()
 			s.reach.away.Store(nil)
 			s.cfg.Logger.InfoContext(ctx, "the database can be reached again")
+		}
+		readOnly := errors.Is(err, errReadOnly)
+		switch was := s.reach.readOnly.Swap(readOnly); {
+		case readOnly && !was:
+			s.cfg.Logger.WarnContext(ctx, "the database accepts no changes; connections to it are closed", "err", err)
+		case was && !readOnly:
+			s.dropIdle()
+			s.cfg.Moved()
+			s.cfg.Logger.InfoContext(ctx, "the database accepts changes again")
 		}
 		return false
 	}
@@ -197,14 +230,21 @@ func isAway(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}
+	if errors.Is(err, errReadOnly) {
+		return false
+	}
 	var pe *pgconn.PgError
 	return !errors.As(err, &pe) || pe.Code[:2] == "57" || pe.Code[:2] == "08"
 }
 
-// Ready reports whether the database serves every pool: each has had an answer lately, or gets one now.
+// Ready reports whether the database accepts changes and serves every pool: each has had an answer lately, or gets one
+// now.
 func (s *DB) Ready(ctx context.Context) error {
 	if err := s.reach.away.Load(); err != nil {
 		return *err
+	}
+	if s.reach.readOnly.Load() {
+		return errReadOnly
 	}
 	for _, p := range s.pools() {
 		heard := p.dialer.heard.Load() // zero until the pool is used first

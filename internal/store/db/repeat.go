@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// demotion reports whether another server may accept what this one has refused because it is read-only.
+func (s *DB) demotion(err error) bool { return IsCode(err, "25006") && !s.reach.readOnly.Load() }
+
 // RepeatRead is Repeat for reads into variables of the caller. Writes use Repeat.
 func (s *DB) RepeatRead(ctx context.Context, f func() error) error {
 	_, err := repeat(ctx, s, func(int) (struct{}, error) { return struct{}{}, f() }, nil)
@@ -34,7 +37,7 @@ func repeat[T any](
 		if err == nil {
 			return v, nil
 		}
-		if !ConnectionLost(err) || try == tries || ctx.Err() != nil || time.Now().After(end) {
+		if !ConnectionLost(err) && !s.demotion(err) || try == tries || ctx.Err() != nil || time.Now().After(end) {
 			return none, Unavailable(err)
 		}
 		timer := time.NewTimer(wait)
