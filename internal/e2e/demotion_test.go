@@ -9,17 +9,13 @@ import (
 )
 
 // The primary becomes read-only and its standby is promoted, but the old primary lives and keeps its connections, as it
-// may behind a proxy or at a managed failover. Everything of the replicas moves: pools, listeners and watches.
+// may behind a proxy or at a managed failover. The replicas move their pools, listeners and watches.
 func TestDemotionThatKeepsConnectionsLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)
 	c := clusterOn(t, &storetest.DB{URL: p.url})
 	c.cutOK = true // a stream whose log cannot be read ends, and is resumed
-	p.exec(p.first, `ALTER SYSTEM SET synchronous_standby_names = 's2'`)
-	p.exec(p.first, `SELECT pg_reload_conf()`)
-	until(t, "the standby is synchronous", func() bool {
-		return one[int](c, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1
-	})
+	p.synchronize(c)
 	a, b := c.start("a"), c.start("b")
 	l := c.startLoad(8, a, b)
 	l.progress(30)

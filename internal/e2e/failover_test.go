@@ -196,6 +196,16 @@ func (p *pair) failOver() {
 	p.exec(p.second, `SELECT pg_promote(true)`)
 }
 
+// synchronize makes each commit wait for the standby.
+func (p *pair) synchronize(c *cluster) {
+	c.t.Helper()
+	p.exec(p.first, `ALTER SYSTEM SET synchronous_standby_names = 's2'`)
+	p.exec(p.first, `SELECT pg_reload_conf()`)
+	until(c.t, "the standby is synchronous", func() bool {
+		return one[int](c, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1
+	})
+}
+
 // caughtUp waits until the standby has replayed everything so far.
 func (p *pair) caughtUp(c *cluster) {
 	p.t.Helper()
@@ -212,14 +222,7 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	p := newPair(t, nil)
 	c := clusterOn(t, &storetest.DB{URL: p.url})
 	c.cutOK = true // a stream whose log cannot be read ends, and is resumed
-	for _, statement := range []string{`ALTER SYSTEM SET synchronous_standby_names = 's2'`, `SELECT pg_reload_conf()`} {
-		if _, err := c.db.Exec(bounded(t), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	until(t, "the standby is synchronous", func() bool {
-		return one[int](c, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1
-	})
+	p.synchronize(c)
 	a, b := c.start("a"), c.start("b")
 	l := c.startLoad(8, a, b)
 	l.progress(30)

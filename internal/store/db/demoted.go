@@ -25,7 +25,7 @@ func (d demotions) TraceQueryStart(
 // TraceQueryEnd passes the call on.
 func (d demotions) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
 	// 57P01 to 57P05 end a session, 08 is of the connection, and 0A000 comes from a pooler that has moved a session.
-	if data.Err != nil && (IsCode(data.Err, "25006", "57P01", "57P02", "57P03", "57P05", "08", "0A000")) {
+	if IsCode(data.Err, "25006", "57P01", "57P02", "57P03", "57P04", "57P05", "08", "0A000") {
 		d.store.mayBeDemoted()
 	}
 	if d.next != nil {

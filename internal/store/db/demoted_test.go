@@ -167,3 +167,37 @@ func TestReadOnlyIsNotReady(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Some errors say that the server is not the one to use any more, or that a pooler has moved the session. All
+// connections are replaced, of every pool.
+func TestErrorsOfAServerThatIsLeftCloseConnections(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	for _, code := range []string{"25006", "57P01", "57P02", "57P03", "57P04", "57P05", "08006", "0A000"} {
+		moved := make(chan struct{}, 10)
+		s := f.Replica("r1", func(c *store.Config) { c.Moved = func() { moved <- struct{}{} } })
+		pids := func() (all []uint32) {
+			err := db.OnEveryPool(t.Context(), s.DB, func(_ string, conn *pgx.Conn) error {
+				all = append(all, conn.PgConn().PID())
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		before := pids()
+		_, err := s.DB.Work().Exec(t.Context(), fmt.Sprintf("DO $$ BEGIN RAISE SQLSTATE '%s'; END $$", code))
+		if !db.IsCode(err, code) {
+			t.Fatalf("%s: %v", code, err)
+		}
+		if len(moved) != 1 {
+			t.Errorf("%s: Moved is called %d times", code, len(moved))
+		}
+		for i, pid := range pids() {
+			if pid == before[i] {
+				t.Errorf("%s: a connection is used again", code)
+			}
+		}
+	}
+}

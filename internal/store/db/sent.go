@@ -19,13 +19,10 @@ type sent struct {
 func send(
 	ctx context.Context, conn *pgxpool.Conn, tracer pgx.QueryTracer, batch *pgx.Batch, sql string, args []any,
 ) (sent, error) {
-	s := sent{end: func(pgconn.CommandTag, error) {}}
-	if tracer != nil {
-		ctx = tracer.TraceQueryStart(ctx, conn.Conn(), pgx.TraceQueryStartData{SQL: sql, Args: args})
-		s.end = func(tag pgconn.CommandTag, err error) {
-			tracer.TraceQueryEnd(ctx, conn.Conn(), pgx.TraceQueryEndData{CommandTag: tag, Err: err})
-		}
-	}
+	ctx = tracer.TraceQueryStart(ctx, conn.Conn(), pgx.TraceQueryStartData{SQL: sql, Args: args})
+	s := sent{end: func(tag pgconn.CommandTag, err error) {
+		tracer.TraceQueryEnd(ctx, conn.Conn(), pgx.TraceQueryEndData{CommandTag: tag, Err: err})
+	}}
 	batch.Queue(sql, args...)
 	s.BatchResults = conn.SendBatch(ctx, batch)
 	if _, err := s.BatchResults.Exec(); err != nil {
