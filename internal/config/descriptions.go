@@ -105,10 +105,12 @@ var descriptions = map[string]description{
 	"on-exhausted": {help: "What happens to a task whose attempts are used up: it fails, or is parked until an " +
 		"operator resumes it.", value: "fail|park"},
 	"park-for":        {help: "How long a task stays parked, or never. Then it fails.", value: "DURATION"},
-	"rescue-interval": {help: "How often to poll for tasks with an expired lease."},
-	"sweep-interval":  {help: "How often to poll for rows that are old enough to be removed."},
-	"retention":       {help: "Time after its end at which a task is deleted, or never."},
-	"log-retention":   {help: "Time after the end of a task at which its events are removed, or never."},
+	"rescue-interval": {help: "How often to poll for tasks whose lease has expired or whose replica is gone."},
+	"rescue-grace": {help: "How long a replica may have no connection to the database before others take its tasks " +
+		"over, at least 1 s."},
+	"sweep-interval": {help: "How often to poll for rows that are old enough to be removed."},
+	"retention":      {help: "Time after its end at which a task is deleted, or never."},
+	"log-retention":  {help: "Time after the end of a task at which its events are removed, or never."},
 	"attempt-retention": {help: "Time after the end of a task at which the records of its attempts are removed, or " +
 		"never."},
 	"audit-retention": {help: "Age at which entries of the audit log are removed, at least 30 days, or never."},

@@ -78,6 +78,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_ON_EXHAUSTED":          {"park", "stop"},
 	"A2AD_PARK_FOR":              {"168h", "0s"},
 	"A2AD_RESCUE_INTERVAL":       {"500ms", "0"},
+	"A2AD_RESCUE_GRACE":          {"2s", "500ms"},
 	"A2AD_SWEEP_INTERVAL":        {"1m", "0"},
 	"A2AD_PUSH_RETENTION":        {"never", "0s"},
 	"A2AD_RETENTION":             {"720h", "0s"},

@@ -21,6 +21,7 @@ type Work struct {
 	OnExhausted      string        `type:"setting" name:"on-exhausted" def:"fail" oneof:"fail,park" hidden:""`
 	ParkFor          Retention     `type:"setting" name:"park-for" def:"never" hidden:""`
 	RescueInterval   time.Duration `type:"setting" name:"rescue-interval" def:"1s" min:"1ms" hidden:""`
+	RescueGrace      time.Duration `type:"setting" name:"rescue-grace" def:"1.5s" min:"1s" hidden:""`
 	SweepInterval    time.Duration `type:"setting" name:"sweep-interval" def:"10m" min:"1ms" hidden:""`
 	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:""`
 	LogRetention     Retention     `type:"setting" name:"log-retention" def:"never" hidden:""`

@@ -58,8 +58,10 @@ func retries(events []client.Event) (list []string) {
 func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a := c.start("a")
-	c.start("b")
+	// Nothing but the end of its sessions tells that a replica was killed.
+	env := []string{"A2AD_LEASE_TTL=1h", "A2AD_RESCUE_GRACE=1s"}
+	a := c.start("a", env...)
+	c.start("b", env...)
 	begin, end := newGate(t), newGate(t)
 	// However late the reader is, it sees the chunks while the task runs.
 	ops := begin.op() + "," + thirtyChunks + "," + end.op()
@@ -72,6 +74,11 @@ func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 	task := sent.TaskID
 	victim, others := c.runner(task)
 	heir := others[0]
+	until(t, "two sessions show that the replica is there", func() bool {
+		return one[bool](c, `SELECT count(*) = 2 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+			WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND a.datname = current_database()
+			  AND a.application_name IN ('a2ad-' || $1 || '-watch', 'a2ad-' || $1 || '-listener')`, victim.name)
+	})
 	reader := c.roamer("script", func(n int) *replica { return []*replica{victim, heir}[min(n, 1)] })
 	var killed time.Time
 	var took time.Duration

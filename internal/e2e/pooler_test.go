@@ -140,12 +140,13 @@ func (c *cluster) doctor(url string) map[string]string {
 	return found
 }
 
-// In PgBouncer's default mode two replicas work as without it: wake-ups arrive, and connections have their roles and
-// limits.
+// In PgBouncer's default mode replicas work as without it: wake-ups arrive, connections have their roles and limits,
+// and the sessions of a killed replica end.
 func TestSessionPoolerWorks(t *testing.T) {
 	t.Parallel()
-	c, p := startPooler(t, "default_pool_size = 40") // two replicas
-	env := []string{"A2AD_DATABASE_URL=" + p.url("session"), "A2AD_POLL_INTERVAL=1h", "A2AD_STATEMENT_TIMEOUT=70s"}
+	c, p := startPooler(t, "default_pool_size = 60") // three replicas
+	env := []string{"A2AD_DATABASE_URL=" + p.url("session"), "A2AD_POLL_INTERVAL=1h", "A2AD_STATEMENT_TIMEOUT=70s",
+		"A2AD_LEASE_TTL=1h", "A2AD_RESCUE_GRACE=1s"}
 	a, b := c.start("a", append(env, "A2AD_WORKERS=0")...), c.start("b", env...)
 	t.Cleanup(func() {
 		if p.crashed.Load() { // and has cut connections of requests
@@ -170,6 +171,13 @@ func TestSessionPoolerWorks(t *testing.T) {
 	if found := c.doctor(p.url("session")); found["ok pooler"] == "" || found["ok roles"] == "" {
 		t.Errorf("the doctor finds %q", found)
 	}
+	g = newGate(t)
+	task = submit(t, c.client(a, "script"), play(g.op()+`,{"op":"complete"}`))
+	g.await(0)
+	b.kill()
+	g.open()
+	c.start("c", env...)
+	c.awaitState(task, "COMPLETED")
 }
 
 // A pooler that shares connections between transactions or statements is refused, whatever it does with prepared

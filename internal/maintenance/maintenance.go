@@ -12,9 +12,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// Rescuer rescues tasks whose lease has expired.
+// Rescuer rescues tasks whose lease has expired, or whose server is gone.
 type Rescuer struct {
 	Store    *tasks.Store
+	Sessions *tasks.Sessions       // nil: only leases tell
 	Policies func() []tasks.Policy // called each time, because agents change
 	Others   tasks.Policy          // of agents without a policy
 	Every    time.Duration
@@ -24,6 +25,8 @@ type Rescuer struct {
 const (
 	rescueBatch = 500
 	rescueMost  = 10 // intervals between two searches, at most, however long a search takes
+	// suspectEvery is how often it looks whether a server is gone that seems to be.
+	suspectEvery = 250 * time.Millisecond
 )
 
 // Run searches every interval until ctx is done, and less often if a search takes long.
@@ -41,7 +44,7 @@ func (r *Rescuer) Run(ctx context.Context) error {
 		for n := rescueBatch; n == rescueBatch; {
 			var err error
 			began = time.Now()
-			n, err = r.Store.Rescue(ctx, r.Policies(), r.Others, rescueBatch)
+			n, err = r.Store.RescueGone(ctx, r.Sessions, r.Policies(), r.Others, rescueBatch)
 			switch {
 			case err != nil && ctx.Err() == nil:
 				r.Logger.WarnContext(ctx, "rescue", "err", err)
@@ -49,6 +52,10 @@ func (r *Rescuer) Run(ctx context.Context) error {
 				r.Logger.InfoContext(ctx, "rescued tasks of lost workers", "tasks", n)
 			}
 		}
-		timer.Reset(backoff.Jitter(share.Wait(time.Since(began), r.Every, rescueMost*r.Every), nil))
+		wait := share.Wait(time.Since(began), r.Every, rescueMost*r.Every)
+		if r.Sessions != nil && r.Sessions.Suspects() {
+			wait = min(wait, suspectEvery)
+		}
+		timer.Reset(backoff.Jitter(wait, nil))
 	}
 }

@@ -110,7 +110,7 @@ func (s *sources) describeWork() {
 			}
 		})
 	s.add("counter", "a2ad_leases_expired_total",
-		"Leases that expired and that this replica rescued, "+
+		"Leases that expired, or whose replica was gone, and that this replica rescued, "+
 			"by what happened to the task: retry, fail, input-required, park.",
 		[]string{"fate"}, func(show report) {
 			for fate, n := range s.Store.Tasks.Counts().Rescued {

@@ -56,10 +56,8 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 	}
 	d.listener, err = notify.NewListener(notify.ListenerConfig{
 		Replica: r.name, Hub: d.hub, Alive: db.AliveWriter, PingInterval: cfg.ListenerPing, Log: r.log,
-		Echo: func(ctx context.Context, payload string) error { return d.store.DB.Notify(ctx, []string{payload}) },
-		Connect: func(ctx context.Context) (*pgx.Conn, error) {
-			return pgx.ConnectConfig(ctx, d.store.DB.ConnConfig("listener"))
-		},
+		Echo:    func(ctx context.Context, payload string) error { return d.store.DB.Notify(ctx, []string{payload}) },
+		Connect: func(ctx context.Context) (*pgx.Conn, error) { return r.listen(ctx, d.store.DB) },
 	})
 	if err != nil {
 		d.store.Close()
@@ -70,6 +68,18 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 	d.losses = &notify.Losses{Hub: d.hub, Dead: d.store.Tasks.DeadServers, Every: heartbeatEvery, Log: r.log}
 	d.follower.KeepAtMost(r.budget.Stats().Total / 8)
 	return d, nil
+}
+
+// listen connects for the listener, whose session holds the presence lock, too.
+func (r *Replica) listen(ctx context.Context, store *db.DB) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, store.ConnConfig("listener"))
+	if err != nil {
+		return nil, err
+	}
+	if err := store.LockPresence(ctx, conn); err != nil { // it still hears what others say
+		r.log.WarnContext(ctx, "the listener has no share of the presence lock", "err", err)
+	}
+	return conn, nil
 }
 
 // moved makes the listener check its connection, too.

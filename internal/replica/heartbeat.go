@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"os"
 	"time"
@@ -38,7 +37,7 @@ func (r *Replica) newHeart() *heart {
 	return &heart{
 		store: r.database.store.Tasks, log: r.log, load: r.work.pool.Load, remote: r.work.remote.Present,
 		beat: tasks.Heartbeat{
-			Name: r.name, Instance: rand.Text(), Version: r.options.Build.Version, Host: host,
+			Name: r.name, Instance: r.database.store.DB.Instance(), Version: r.options.Build.Version, Host: host,
 		},
 	}
 }

@@ -18,6 +18,7 @@ func (r *Replica) maintenance() lifecycle.Stage {
 	keepPush := time.Duration(cfg.PushRetention)
 	rescuer := &maintenance.Rescuer{
 		Store: s.Tasks, Policies: r.work.pool.Policies, Every: cfg.RescueInterval, Logger: log,
+		Sessions: &tasks.Sessions{Grace: cfg.RescueGrace},
 		Others: tasks.Policy{
 			MaxAttempts: limits.MaxAttempts, Parks: limits.OnExhausted == a2a.ExhaustedPark, ParkFor: limits.ParkFor,
 		},

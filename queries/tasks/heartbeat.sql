@@ -55,6 +55,23 @@ FROM a2a.workers w
 WHERE w.tenant = ANY (ARRAY[''::text]) AND w.seen_at < clock_timestamp() - sqlc.arg(older)::interval
 ORDER BY w.instance;
 
+-- ServersGone says of this server, and of each other that has not left, whether no session holds its presence lock. It
+-- takes a lock that is free and frees it at once: the server may be about to connect again.
+-- name: ServersGone :many
+SELECT s.instance::text AS instance,
+  (CASE WHEN pg_try_advisory_lock(hashtextextended(s.instance, 0))
+    THEN pg_advisory_unlock(hashtextextended(s.instance, 0))
+    ELSE false END)::boolean AS gone
+FROM (
+  (SELECT w.instance
+  FROM a2a.workers w
+  WHERE w.tenant = ANY (ARRAY[''::text]) AND w.instance <> sqlc.arg(own)::text
+  ORDER BY w.seen_at DESC
+  LIMIT sqlc.arg(most)::int)
+  UNION ALL
+  SELECT sqlc.arg(own)
+) s;
+
 -- WorkersForget removes what was not in touch for a while. A time in the future was stored before the clock was set
 -- back.
 -- name: WorkersForget :execrows

@@ -75,20 +75,20 @@ WITH slot AS (
       AS body
 ), first_lease AS (
   -- A task that is claimed for the first time has no lease yet.
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue, holder)
   SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + sqlc.arg(ttl)::interval, t.last_user_seq,
-    CASE WHEN sqlc.arg(capacity) >= 0 THEN sqlc.arg(queue) END
+    CASE WHEN sqlc.arg(capacity) >= 0 THEN sqlc.arg(queue) END, nullif(sqlc.arg(holder)::text, '')
   FROM task t
   WHERE t.lease_epoch = 1
 ), later_lease AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue, holder)
   SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + sqlc.arg(ttl)::interval, t.last_user_seq,
-    CASE WHEN sqlc.arg(capacity) >= 0 THEN sqlc.arg(queue) END
+    CASE WHEN sqlc.arg(capacity) >= 0 THEN sqlc.arg(queue) END, nullif(sqlc.arg(holder)::text, '')
   FROM task t
   WHERE t.lease_epoch > 1
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until,
-    through = excluded.through, queue = excluded.queue, held_at = excluded.held_at
+    through = excluded.through, queue = excluded.queue, held_at = excluded.held_at, holder = excluded.holder
 ), attempt AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
   SELECT t.id, t.lease_epoch, t.attempt, t.worker, clock_timestamp()
@@ -331,9 +331,9 @@ WITH asked AS (
 SELECT DISTINCT t.agent::text
 FROM task t;
 
--- LeaseRescue ends expired leases, at most batch of them. Any replica may run it; it never waits for a lock. The
--- policy of its agent decides about a task: retry while attempts are left, fail, or input-required. A task without
--- attempts fails or is parked. An agent that the caller does not name has the default.
+-- LeaseRescue ends leases that have expired or whose process is gone, at most batch of them. Any replica may run it; it
+-- never waits for a lock. The policy of its agent decides about a task: retry while attempts are left, fail, or
+-- input-required. A task without attempts fails or is parked. An agent that the caller does not name has the default.
 -- name: LeaseRescue :many
 WITH policy AS (
   SELECT unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(policies)::text[]) AS policy,
@@ -342,7 +342,7 @@ WITH policy AS (
 ), expired AS (
   SELECT l.task_id, l.epoch
   FROM a2a.task_leases l
-  WHERE l.lease_until < clock_timestamp()
+  WHERE l.lease_until < clock_timestamp() OR l.holder = ANY (sqlc.arg(gone)::text[])
   ORDER BY l.task_id
   LIMIT sqlc.arg(batch)::int
   FOR UPDATE SKIP LOCKED

@@ -64,8 +64,8 @@ WITH input AS (
   FROM new n
   WHERE NOT n.claimed
 ), lease AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
-  SELECT n.id, 1, sqlc.arg(worker), n.now + n.ttl * interval '1 millisecond', 1
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, holder)
+  SELECT n.id, 1, sqlc.arg(worker), n.now + n.ttl * interval '1 millisecond', 1, nullif(sqlc.arg(holder)::text, '')
   FROM new n
   WHERE n.claimed
 ), attempt AS (

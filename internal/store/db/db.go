@@ -6,6 +6,7 @@ package db
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,13 +76,14 @@ func (c *Config) setDefaults() {
 // DB is the database as the store's packages use it: pools of connections for different work, transactions with
 // effects, and whether the database is reachable. It is safe for concurrent use.
 type DB struct {
-	cfg    Config
-	api    *Pool // reads for requests: see As, Reads and SignIns
-	work   *Pool // grouped writes, reads of runs, the operator
-	claims *Pool // claims: one connection, with plans of its own
-	renews *Pool // renewals of leases: other work must not delay them
-	reach  reach
-	hosts  hosts
+	cfg      Config
+	instance string // names this start of the process
+	api      *Pool  // reads for requests: see As, Reads and SignIns
+	work     *Pool  // grouped writes, reads of runs, the operator
+	claims   *Pool  // claims: one connection, with plans of its own
+	renews   *Pool  // renewals of leases: other work must not delay them
+	reach    reach
+	hosts    hosts
 	// How much of the pool of requests reads may use that are not for one caller: those of streams and webhooks, and
 	// searches of people.
 	readRoom, searchRoom *semaphore.Weighted
@@ -115,7 +117,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, opened(err)
 	}
-	s := &DB{cfg: cfg}
+	s := &DB{cfg: cfg, instance: rand.Text()}
 	s.cfg.Tracer = demotions{s, cfg.Tracer}
 	s.reach.suspect = make(chan struct{}, 1)
 	if err := s.openPools(); err != nil {

@@ -34,6 +34,9 @@ type reach struct {
 	readOnly atomic.Bool
 	// when idle connections were last closed because one of them may change nothing, in nanoseconds
 	demoted atomic.Int64
+	// how often a session has asked for the presence lock, and whether that of Watch holds it, as far as known
+	presenceLocks atomic.Int64
+	present       atomic.Bool
 	// when Watch had its last answer, in nanoseconds by the local clock; 0: Watch does not run
 	answered atomic.Int64
 }
@@ -153,6 +156,9 @@ type watcher struct {
 func (w *watcher) check(ctx context.Context) error {
 	if w.conn != nil {
 		err := AliveWriter(ctx, w.conn)
+		if err == nil {
+			err = w.lockPresence(ctx)
+		}
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
@@ -173,6 +179,9 @@ func (w *watcher) check(ctx context.Context) error {
 	}
 	w.conn = conn
 	err = writes(ctx, conn) // a pooler may answer for a database that does not
+	if err == nil {
+		err = w.lockPresence(ctx)
+	}
 	if err != nil && !errors.Is(err, errReadOnly) {
 		w.close()
 	}
@@ -218,6 +227,7 @@ func (w *watcher) close() {
 	if w.conn == nil {
 		return
 	}
+	w.store.reach.present.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	_ = w.conn.Close(ctx) // the server sees the end of the connection either way

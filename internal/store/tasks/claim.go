@@ -88,6 +88,9 @@ func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, erro
 		Queue: ask.Agent, Workers: ask.slots(c.store.db.Replica()), Capacity: -1,
 		Deadline: db.PGInterval(ask.Deadline), Ttl: db.PGInterval(ask.TTL),
 	}
+	if ask.Worker == "" { // a remote worker may live on when this process has ended
+		p.Holder = c.store.db.Holder()
+	}
 	p.Lanes, p.Floors = pos.order()
 	p.Uids = make([]pgtype.UUID, len(p.Workers))
 	for i := range p.Uids {

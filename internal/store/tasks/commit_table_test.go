@@ -197,6 +197,16 @@ var writingsOfTasks = []writing{
 				tasks.Policy{MaxAttempts: 1}, 10)
 		}
 	}, func(w *witness, n int) string { return w.count(n, "a2a.tasks WHERE state = 101") }),
+	answering("tasks.RescueGone", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		l := w.RunningTask()
+		w.Exec(`INSERT INTO a2a.workers (tenant, name, instance, version, host, agents, slots, busy, busy_share,
+			clock_ahead, started_at, seen_at) VALUES ('', 'x', 'x', '', '', '{}', 0, 0, 0, '0', now(), now())`)
+		w.Exec("UPDATE a2a.task_leases SET holder = 'x' WHERE task_id = $1", l.TaskID)
+		return func(s *store.Store) (int, error) {
+			present(w.Fixture, s)
+			return s.Tasks.RescueGone(w.T.Context(), &tasks.Sessions{}, nil, tasks.Policy{MaxAttempts: 9}, 10)
+		}
+	}, func(w *witness, n int) string { return w.count(n, "a2a.task_attempts WHERE outcome = 'expired'") }),
 	answering("tasks.ForgetBatches", storetest.IsExecute, func(w *witness) func(*store.Store) (int, error) {
 		l := w.RunningTask()
 		if _, err := w.Tasks.Append(w.T.Context(), l, tasks.Batch{ID: "b", Checkpoint: a2a.Raw("1")}); err != nil {

@@ -23,6 +23,13 @@ type Policy struct {
 // none. It also begins waits again that began in the future, because the clock was set back since. If another process
 // is doing this, it does nothing.
 func (s *Store) Rescue(ctx context.Context, policies []Policy, others Policy, batch int) (int, error) {
+	return s.RescueGone(ctx, nil, policies, others, batch)
+}
+
+// RescueGone is Rescue also for leases of servers that are gone. nil looks for none.
+func (s *Store) RescueGone(
+	ctx context.Context, sessions *Sessions, policies []Policy, others Policy, batch int,
+) (int, error) {
 	p := dbsqlc.LeaseRescueParams{
 		Batch: int32(batch), DefaultAttempts: int32(others.MaxAttempts), DefaultParks: others.Parks,
 		DefaultParkFor: others.ParkFor.Milliseconds(), FoldEvents: foldEvents,
@@ -34,7 +41,9 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, others Policy, ba
 		p.MaxAttempts, p.Parks = append(p.MaxAttempts, int32(pol.MaxAttempts)), append(p.Parks, pol.Parks)
 		p.ParkFors = append(p.ParkFors, pol.ParkFor.Milliseconds())
 	}
-	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (rescued, error) { return s.rescueIn(ctx, tx, p, batch) })
+	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (rescued, error) {
+		return s.rescueIn(ctx, tx, sessions, p, batch)
+	})
 	if err != nil {
 		return 0, fmt.Errorf("rescue tasks: %w", db.Unavailable(err))
 	}
@@ -48,12 +57,17 @@ type rescued struct {
 }
 
 func (s *Store) rescueIn(
-	ctx context.Context, tx *db.Tx, p dbsqlc.LeaseRescueParams, batch int,
+	ctx context.Context, tx *db.Tx, sessions *Sessions, p dbsqlc.LeaseRescueParams, batch int,
 ) (out rescued, err error) {
 	q := dbsqlc.New(tx)
 	free, err := tx.TryChore(ctx, db.ChoreRescue)
 	if err != nil || !free {
 		return out, err
+	}
+	if sessions != nil {
+		if p.Gone, err = sessions.look(ctx, tx, s.db); err != nil {
+			return out, err
+		}
 	}
 	anchored, err := q.WaitsAnchor(ctx, int32(batch))
 	if err != nil {

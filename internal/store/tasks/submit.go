@@ -184,7 +184,7 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
 		Traceparents: make([]string, n), Undecided: make([]bool, n),
 		Claimed: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n),
-		Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(),
+		Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(), Holder: s.db.Holder(),
 		Parents: make([]pgtype.UUID, n), ParentSteps: make([]int32, n), Depths: make([]int16, n),
 	}
 	for i, it := range items {

@@ -126,6 +126,49 @@ func (q *Queries) ServersDead(ctx context.Context, older pgtype.Interval) ([]str
 	return items, nil
 }
 
+const serversGone = `-- name: ServersGone :many
+SELECT s.instance::text AS instance,
+  (CASE WHEN pg_try_advisory_lock(hashtextextended(s.instance, 0))
+    THEN pg_advisory_unlock(hashtextextended(s.instance, 0))
+    ELSE false END)::boolean AS gone
+FROM (
+  (SELECT w.instance
+  FROM a2a.workers w
+  WHERE w.tenant = ANY (ARRAY[''::text]) AND w.instance <> $1::text
+  ORDER BY w.seen_at DESC
+  LIMIT $2::int)
+  UNION ALL
+  SELECT $1
+) s
+`
+
+type ServersGoneRow struct {
+	Instance string
+	Gone     bool
+}
+
+// ServersGone says of this server, and of each other that has not left, whether no session holds its presence lock. It
+// takes a lock that is free and frees it at once: the server may be about to connect again.
+func (q *Queries) ServersGone(ctx context.Context, own string, most int32) ([]ServersGoneRow, error) {
+	rows, err := q.db.Query(ctx, serversGone, own, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ServersGoneRow
+	for rows.Next() {
+		var i ServersGoneRow
+		if err := rows.Scan(&i.Instance, &i.Gone); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const workerLeave = `-- name: WorkerLeave :exec
 DELETE FROM a2a.workers w
 WHERE w.tenant = '' AND w.name = $1::text AND w.instance = $2::text

@@ -415,18 +415,18 @@ WITH policy AS (
 ), expired AS (
   SELECT l.task_id, l.epoch
   FROM a2a.task_leases l
-  WHERE l.lease_until < clock_timestamp()
+  WHERE l.lease_until < clock_timestamp() OR l.holder = ANY ($6::text[])
   ORDER BY l.task_id
-  LIMIT $6::int
+  LIMIT $7::int
   FOR UPDATE SKIP LOCKED
 ), locked AS (
   SELECT t.id, e.epoch, clock_timestamp() AS now,
     CASE
       WHEN coalesce(p.policy, 'retry') = 'retry'
-          AND t.attempt >= coalesce(p.max_attempts, $7::int)
-        THEN CASE WHEN coalesce(p.parks, $8::boolean) THEN 'park' ELSE 'fail' END
+          AND t.attempt >= coalesce(p.max_attempts, $8::int)
+        THEN CASE WHEN coalesce(p.parks, $9::boolean) THEN 'park' ELSE 'fail' END
       ELSE coalesce(p.policy, 'retry') END AS fate,
-    nullif(coalesce(p.park_for, $9::bigint), 0) * interval '1 millisecond' AS park_for
+    nullif(coalesce(p.park_for, $10::bigint), 0) * interval '1 millisecond' AS park_for
   FROM a2a.tasks t
   JOIN expired e ON e.task_id = t.id
   LEFT JOIN policy p ON p.agent = t.agent
@@ -462,9 +462,9 @@ WITH policy AS (
     ready_at = CASE k.fate WHEN 'retry' THEN clock_timestamp() END,
     folded = k.fate = 'fail'
       AND t.has_artifacts
-      AND t.last_seq >= $10::bigint
-      AND t.last_seq < $11::bigint
-      AND t.bytes <= $12::bigint,
+      AND t.last_seq >= $11::bigint
+      AND t.last_seq < $12::bigint
+      AND t.bytes <= $13::bigint,
     -- As LeasePark does it.
     reply = CASE WHEN k.fate = 'park' AND t.reply = a2a.reply_open() THEN a2a.reply_task() ELSE t.reply END
   FROM locked k
@@ -520,6 +520,7 @@ type LeaseRescueParams struct {
 	MaxAttempts     []int32
 	Parks           []bool
 	ParkFors        []int64
+	Gone            []string
 	Batch           int32
 	DefaultAttempts int32
 	DefaultParks    bool
@@ -537,9 +538,9 @@ type LeaseRescueRow struct {
 	HasPush bool
 }
 
-// LeaseRescue ends expired leases, at most batch of them. Any replica may run it; it never waits for a lock. The
-// policy of its agent decides about a task: retry while attempts are left, fail, or input-required. A task without
-// attempts fails or is parked. An agent that the caller does not name has the default.
+// LeaseRescue ends leases that have expired or whose process is gone, at most batch of them. Any replica may run it; it
+// never waits for a lock. The policy of its agent decides about a task: retry while attempts are left, fail, or
+// input-required. A task without attempts fails or is parked. An agent that the caller does not name has the default.
 func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]LeaseRescueRow, error) {
 	rows, err := q.db.Query(ctx, leaseRescue,
 		arg.Agents,
@@ -547,6 +548,7 @@ func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]Lea
 		arg.MaxAttempts,
 		arg.Parks,
 		arg.ParkFors,
+		arg.Gone,
 		arg.Batch,
 		arg.DefaultAttempts,
 		arg.DefaultParks,
@@ -790,20 +792,20 @@ WITH slot AS (
       AS body
 ), first_lease AS (
   -- A task that is claimed for the first time has no lease yet.
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue, holder)
   SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + $1::interval, t.last_user_seq,
-    CASE WHEN $6 >= 0 THEN $5 END
+    CASE WHEN $6 >= 0 THEN $5 END, nullif($9::text, '')
   FROM task t
   WHERE t.lease_epoch = 1
 ), later_lease AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue, holder)
   SELECT t.id, t.lease_epoch, t.worker, clock_timestamp() + $1::interval, t.last_user_seq,
-    CASE WHEN $6 >= 0 THEN $5 END
+    CASE WHEN $6 >= 0 THEN $5 END, nullif($9::text, '')
   FROM task t
   WHERE t.lease_epoch > 1
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until,
-    through = excluded.through, queue = excluded.queue, held_at = excluded.held_at
+    through = excluded.through, queue = excluded.queue, held_at = excluded.held_at, holder = excluded.holder
 ), attempt AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
   SELECT t.id, t.lease_epoch, t.attempt, t.worker, clock_timestamp()
@@ -837,6 +839,7 @@ type TaskClaimParams struct {
 	Capacity int32
 	Deadline pgtype.Interval
 	Uids     []pgtype.UUID
+	Holder   string
 }
 
 type TaskClaimRow struct {
@@ -887,6 +890,7 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 		arg.Capacity,
 		arg.Deadline,
 		arg.Uids,
+		arg.Holder,
 	)
 	if err != nil {
 		return nil, err

@@ -415,8 +415,8 @@ WITH input AS (
   FROM new n
   WHERE NOT n.claimed
 ), lease AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
-  SELECT n.id, 1, $22, n.now + n.ttl * interval '1 millisecond', 1
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, holder)
+  SELECT n.id, 1, $22, n.now + n.ttl * interval '1 millisecond', 1, nullif($23::text, '')
   FROM new n
   WHERE n.claimed
 ), attempt AS (
@@ -452,6 +452,7 @@ type TaskSubmitParams struct {
 	ParentSteps  []int32
 	Depths       []int16
 	Worker       string
+	Holder       string
 }
 
 type TaskSubmitRow struct {
@@ -486,6 +487,7 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 		arg.ParentSteps,
 		arg.Depths,
 		arg.Worker,
+		arg.Holder,
 	)
 	if err != nil {
 		return nil, err
