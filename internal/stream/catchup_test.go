@@ -1,11 +1,17 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -86,6 +92,69 @@ func TestCatchUpReadsAreBounded(t *testing.T) {
 	}
 	close(gate)
 	wg.Wait()
+}
+
+// TestCatchUpReadsHaveTheirTurn: after the crash of a replica, thousands of streams catch up on the
+// others. However long one waits, it does not fail. It keeps its place while its client gets pings,
+// and only while it has a client.
+func TestCatchUpReadsHaveTheirTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, never)
+		gate := make(chan struct{})
+		f.log.gate = gate
+		var wg sync.WaitGroup
+		begin := func() (a2a.ID, *stream.Cursor) {
+			task := db.NewTaskID()
+			f.log.commit(task, 100)
+			return task, f.follow(task, 0, 100)
+		}
+		for range 8 {
+			_, c := begin()
+			wg.Go(func() { read(t, c, 0, 100) })
+		}
+		pinged, first := begin()
+		ping := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			if items, err := first.Next(ctx); err == nil || ctx.Err() == nil {
+				t.Errorf("Next = %d events, %v, want none yet", len(items), err)
+			}
+		}
+		ping()
+		leaving, second := begin()
+		third, last := begin()
+		gone, leave := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if _, err := second.Next(gone); err == nil {
+				t.Error("a client that has left gets events")
+			}
+			second.Close()
+		})
+		synctest.Wait()
+		wg.Go(func() { read(t, last, 0, 100) })
+		for range 5 {
+			ping()
+		}
+		leave()
+		wg.Go(func() { read(t, first, 0, 100) })
+		synctest.Wait()
+		var got []a2a.ID
+		for range 16 { // the first eight read twice, and release no others with the second read
+			gate <- struct{}{}
+			synctest.Wait()
+			for _, task := range f.log.begun() {
+				if (task == pinged || task == leaving || task == third) && !slices.Contains(got, task) {
+					got = append(got, task)
+				}
+			}
+		}
+		if !slices.Equal(got, []a2a.ID{pinged, third}) {
+			t.Errorf("then %v are read, want %v and %v, and not %v", got, pinged, third, leaving)
+		}
+		close(gate)
+		wg.Wait()
+	})
 }
 
 // TestEventsDuringAReadAreReadAgain: events that are committed during a read, and that it does not

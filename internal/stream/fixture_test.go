@@ -24,6 +24,7 @@ type memory struct {
 	mu        sync.Mutex
 	entries   map[a2a.ID][]a2a.Entry // guarded by mu
 	reads     int                    // guarded by mu
+	tasks     []a2a.ID               // guarded by mu; of the reads since begun
 	polls     int                    // guarded by mu
 	atOnce    int                    // guarded by mu; reads in progress
 	most      int                    // guarded by mu; most reads in progress at once
@@ -54,6 +55,7 @@ func (m *memory) EventPage(ctx context.Context, task a2a.ID, after int64, most i
 	more bool, err error) {
 	m.mu.Lock()
 	m.reads++
+	m.tasks = append(m.tasks, task)
 	m.atOnce++
 	m.most = max(m.most, m.atOnce)
 	n, gate := m.reads, m.gate
@@ -143,6 +145,15 @@ func (m *memory) pollCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.polls
+}
+
+// begun returns the tasks that were read since its last call, in the order in which the reads began.
+func (m *memory) begun() []a2a.ID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.tasks
+	m.tasks = nil
+	return list
 }
 
 func (m *memory) readCount() int {

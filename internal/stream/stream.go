@@ -9,13 +9,11 @@ package stream
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
@@ -106,15 +104,15 @@ type Follower struct {
 	reads   *semaphore.Weighted // of cursors that are not at the tail
 	topical *semaphore.Weighted // reads of topics
 	missed  chan struct{}       // capacity 1; has a token when wake-ups may have been missed
-	flights singleflight.Group
 	hits    atomic.Int64
 
 	rings     atomic.Int64 // bytes that topics keep
 	ringsMost atomic.Int64 // limit of rings; 0: none
 
-	mu     sync.Mutex
-	topics map[a2a.ID]*topic // guarded by mu
-	wg     sync.WaitGroup    // of topics and of their goroutines; the first Add is under mu
+	mu      sync.Mutex
+	topics  map[a2a.ID]*topic // guarded by mu
+	flights map[spot]*flight  // guarded by mu; reads of cursors that are not at the tail
+	wg      sync.WaitGroup    // of topics and of their goroutines; the first Add is under mu
 }
 
 // New returns a Follower that listens to hub and also polls every interval.
@@ -122,7 +120,7 @@ func New(log Log, hub Hub, poll time.Duration, logger *slog.Logger) *Follower {
 	f := &Follower{
 		log: log, hub: hub, poll: poll, logger: logger,
 		reads: semaphore.NewWeighted(catchUpReads), topical: semaphore.NewWeighted(topicReads),
-		missed: make(chan struct{}, 1), topics: make(map[a2a.ID]*topic),
+		missed: make(chan struct{}, 1), topics: make(map[a2a.ID]*topic), flights: make(map[spot]*flight),
 	}
 	hub.Watch(keyAll, f.miss) // as long as the hub exists
 	return f
@@ -281,7 +279,8 @@ type Cursor struct {
 	task      a2a.ID
 	contextID string
 	after     int64
-	topic     *topic // nil while the cursor is far from the tail
+	topic     *topic  // nil while the cursor is far from the tail
+	flight    *flight // the read that it waits for, or nil
 }
 
 // Made says that the task has been made: from now on it can be gone.
@@ -293,6 +292,7 @@ func (c *Cursor) Made() {
 
 // Close ends the cursor.
 func (c *Cursor) Close() {
+	c.bail()
 	if c.topic != nil {
 		c.f.release(c.topic)
 		c.topic = nil
@@ -304,7 +304,7 @@ func (c *Cursor) Close() {
 func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 	for {
 		if c.topic == nil {
-			items, more, err := c.f.read(ctx, c.task, c.contextID, c.after)
+			items, more, err := c.read(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -322,7 +322,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 			return items, nil
 		}
 		if mustRead {
-			items, _, err := c.f.read(ctx, c.task, c.contextID, c.after)
+			items, _, err := c.read(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -341,44 +341,6 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 		}
 	}
 }
-
-// read reads a page for a cursor that is not at the tail. Cursors at the same position share the read.
-func (f *Follower) read(
-	ctx context.Context, task a2a.ID, contextID string, after int64,
-) (items []*Item, more bool, err error) {
-	res := f.flights.DoChan(string(task[:])+strconv.FormatInt(after, 10), func() (any, error) {
-		// The read serves all cursors that wait for it, so it does not end with one of them.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-		defer cancel()
-		if err := f.reads.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-		defer f.reads.Release(1)
-		entries, more, err := f.log.EventPage(ctx, task, after, pageSize, pageBytes)
-		if err == nil && len(entries) > 0 && entries[0].Seq > after+1 {
-			err = ErrGone
-		}
-		return page{newItems(entries, contextID), more}, err
-	})
-	select {
-	case r := <-res:
-		if r.Err != nil {
-			return nil, false, r.Err
-		}
-		p := r.Val.(page)
-		return p.items, p.more, nil
-	case <-ctx.Done():
-		return nil, false, context.Cause(ctx)
-	}
-}
-
-// page is the result of one read.
-type page struct {
-	items []*Item
-	more  bool // there may be further ones
-}
-
-const readTimeout = 30 * time.Second
 
 func newItems(entries []a2a.Entry, contextID string) []*Item {
 	items := make([]*Item, len(entries))
