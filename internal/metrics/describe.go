@@ -296,13 +296,13 @@ func (s *sources) describePools() {
 		pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquireCount()) }))
 	s.add("counter", "a2ad_db_pool_waits_total",
 		"Times that a connection had to be waited for or opened.",
-		pool, pools(func(p db.PoolStat) float64 { return float64(p.EmptyAcquireCount()) }))
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.Waits) }))
 	s.add("counter", "a2ad_db_pool_wait_seconds_total",
 		"Time spent waiting for connections.",
-		pool, pools(func(p db.PoolStat) float64 { return p.EmptyAcquireWaitTime().Seconds() }))
+		pool, pools(func(p db.PoolStat) float64 { return p.WaitTime.Seconds() }))
 	s.add("counter", "a2ad_db_pool_canceled_total",
 		"Waits for a connection that were given up.",
-		pool, pools(func(p db.PoolStat) float64 { return float64(p.CanceledAcquireCount()) }))
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.Canceled) }))
 }
 
 func (s *sources) describeDatabase() {

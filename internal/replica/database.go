@@ -63,7 +63,7 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 		d.store.Close()
 		return nil, fmt.Errorf("wake-ups: %w", err)
 	}
-	d.follower = stream.New(d.store.Tasks, d.hub, cfg.PollInterval, r.log)
+	d.follower = stream.New(d.store.Tasks.Log(), d.hub, cfg.PollInterval, r.log)
 	d.changes = tail.New(d.store.Operate.SearchTasks, d.hub, r.log)
 	d.losses = &notify.Losses{Hub: d.hub, Dead: d.store.Tasks.DeadServers, Every: heartbeatEvery, Log: r.log}
 	d.follower.KeepAtMost(r.budget.Stats().Total / 8)

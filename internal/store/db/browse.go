@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 const setBrowser = "SELECT set_config('role', '" + RoleWorker + "', true), " +
@@ -17,27 +15,26 @@ var errBrowsedTooLong = errors.New("the search took too long")
 
 // Browse runs searches of people, whose filters are not known in advance: each statement is planned for its arguments.
 // All of f may take up to limit, and f runs its statements with the context that it gets. Searches use a quarter of the
-// pool of requests. So they delay no run and no stream, and requests of callers have the rest of the pool.
+// pool of requests, as a part of what callers may use. So they delay no run and no stream, and few requests.
 func (s *DB) Browse(ctx context.Context, limit time.Duration, f func(ctx context.Context, tx *Tx) error) error {
-	return s.browse(ctx, s.searchRoom, limit, f)
+	return s.browse(ctx, s.searches, limit, f)
 }
 
 // Lookup is Browse for what is found by its id, so that slow searches do not delay it. It uses the part of the pool
 // that Reads uses.
 func (s *DB) Lookup(ctx context.Context, limit time.Duration, f func(ctx context.Context, tx *Tx) error) error {
-	return s.browse(ctx, s.readRoom, limit, f)
+	return s.browse(ctx, s.reads, limit, f)
 }
 
 func (s *DB) browse(
-	ctx context.Context, room *semaphore.Weighted, limit time.Duration, f func(ctx context.Context, tx *Tx) error,
+	ctx context.Context, part *share, limit time.Duration, f func(ctx context.Context, tx *Tx) error,
 ) error {
-	wait, cancel := context.WithTimeout(ctx, s.cfg.AcquireTimeout)
-	defer cancel()
-	if err := room.Acquire(wait, 1); err != nil {
-		return busy(ctx, wait, err)
+	leave, err := s.enter(ctx, part)
+	if err != nil {
+		return err
 	}
-	defer room.Release(1)
-	_, err := InTxWithin(ctx, s.api, limit, func(tx *Tx) (none struct{}, err error) {
+	defer leave()
+	_, err = InTxWithin(ctx, s.api, limit, func(tx *Tx) (none struct{}, err error) {
 		within, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		if err = prepareBrowse(within, tx, limit); err == nil {

@@ -16,21 +16,21 @@ import (
 // A reader that finds all connections in use fails soon. Readers that have a connection get their answer.
 func TestReadersDoNotWaitForeverForAConnection(t *testing.T) {
 	t.Parallel()
-	// Two of the five connections are for readers.
+	// Three of the eight connections are for readers.
 	f := storetest.Open(t, func(c *store.Config) {
-		c.PoolSize, c.LockTimeout, c.StatementTimeout = 5, time.Hour, time.Hour
+		c.PoolSize, c.LockTimeout, c.StatementTimeout = 8, time.Hour, time.Hour
 	})
 	task := f.NewTask()
 	release := f.Lock("LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE")
 	var readers sync.WaitGroup
-	for range 2 {
+	for range 3 {
 		readers.Go(func() {
 			if h, err := f.Tasks.Head(t.Context(), storetest.Ann, task); err != nil || h.LastSeq != 1 {
 				t.Errorf("a reader with a connection: %+v, %v", h, err)
 			}
 		})
 	}
-	f.WaitBlocked(2)
+	f.WaitBlocked(3)
 	db.SetRequestWait(f.DB, 300*time.Millisecond)
 	for what, read := range map[string]func() error{
 		"one task": func() error { _, err := f.Tasks.Head(t.Context(), storetest.Ann, task); return err },

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/a2ad/a2ad/internal/store/db/dbsqlc"
 )
@@ -84,9 +83,10 @@ type DB struct {
 	renews   *Pool  // renewals of leases: other work must not delay them
 	reach    reach
 	hosts    hosts
-	// How much of the pool of requests reads may use that are not for one caller: those of streams and webhooks, and
+	// How much of the pool of requests may be used by reads for one caller, by those of streams and webhooks, and by
 	// searches of people.
-	readRoom, searchRoom *semaphore.Weighted
+	calls, reads, searches *share
+	waits                  waits
 
 	sweeps [sweepKinds]sweepCounter
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/semaphore"
 )
 
 // DialFunc opens a connection.
@@ -64,17 +63,37 @@ func fill(ctx context.Context, p *Pool) (release func(), err error) {
 }
 
 // FillReads takes the whole share of the pool of requests that reads without a caller may use.
-func FillReads(d *DB) (release func()) { return fillRoom(d.readRoom) }
+func FillReads(d *DB) (release func()) { return fillShare(d.reads) }
+
+// FillCalls takes the whole share of the pool of requests that reads for callers may use, with its connections.
+func FillCalls(ctx context.Context, d *DB) (release func(), err error) {
+	var free []func()
+	release = func() {
+		for _, f := range free {
+			f()
+		}
+	}
+	for d.calls.TryAcquire(1) {
+		free = append(free, func() { d.calls.Release(1) })
+		conn, err := d.api.Acquire(ctx)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		free = append(free, conn.Release)
+	}
+	return release, nil
+}
 
 // FillSearches takes the whole share of the pool of requests that searches may use.
-func FillSearches(d *DB) (release func()) { return fillRoom(d.searchRoom) }
+func FillSearches(d *DB) (release func()) { return fillShare(d.searches) }
 
-func fillRoom(room *semaphore.Weighted) (release func()) {
+func fillShare(part *share) (release func()) {
 	n := int64(0)
-	for room.TryAcquire(1) {
+	for part.TryAcquire(1) {
 		n++
 	}
-	return func() { room.Release(n) }
+	return func() { part.Release(n) }
 }
 
 // FoundHost returns the host that new connections try first, or "".

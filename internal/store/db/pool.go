@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -33,11 +32,6 @@ const (
 func (s *DB) openPools() error {
 	work := max(s.cfg.PoolSize-s.cfg.PoolSize/2-claimConns, 2)
 	api := max(s.cfg.PoolSize-work-claimConns, 1)
-	s.readRoom = semaphore.NewWeighted(int64(max(api/2, 1)))
-	s.searchRoom = s.readRoom
-	if api > 2 { // otherwise requests of callers would have no connection left
-		s.searchRoom = semaphore.NewWeighted(int64(max(api/4, 1)))
-	}
 	for _, p := range []struct {
 		pool  **Pool
 		name  string
@@ -54,6 +48,7 @@ func (s *DB) openPools() error {
 		}
 	}
 	s.api.wait = s.cfg.AcquireTimeout
+	s.openShares()
 	return nil
 }
 
@@ -143,6 +138,7 @@ func (s *DB) ConnConfig(role string) *pgx.ConnConfig {
 // Pool is a pool of connections whose every use ends in good time, whatever the network does. It waits at most wait for
 // a free connection, at most connect for a new one to a silent database, and at most what its dialer allows for a
 // silent connection. While the database is known to be unreachable, it refuses at once. It has the form of dbsqlc.DBTX.
+// With a Patient context it waits as long as that lasts for a free connection.
 type Pool struct {
 	store  *DB
 	name   string
@@ -172,7 +168,7 @@ func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := p.reach.refuse(); err != nil {
 		return nil, err
 	}
-	wait, cancel := context.WithTimeout(ctx, p.wait)
+	wait, cancel := patiently(ctx, p.wait)
 	defer cancel()
 	defer p.endInVain(wait, cancel)()
 	conn, err := p.conns.Acquire(wait)
@@ -295,13 +291,23 @@ func (p *Pool) Ping(ctx context.Context) error {
 type PoolStat struct {
 	Name string // as in application_name: "api", "worker", "claim", "renew"
 	*pgxpool.Stat
+	Waits    int64         // for a connection, or until one was opened
+	WaitTime time.Duration // of all of these
+	Canceled int64         // waits that were given up
 }
 
 // Pools returns the states of the connection pools.
 func (s *DB) Pools() []PoolStat {
 	var list []PoolStat
 	for _, p := range s.pools() {
-		list = append(list, PoolStat{p.name, p.conns.Stat()})
+		conns := p.conns.Stat()
+		stat := PoolStat{
+			p.name, conns, conns.EmptyAcquireCount(), conns.EmptyAcquireWaitTime(), conns.CanceledAcquireCount(),
+		}
+		if p == s.api {
+			s.waits.addTo(&stat)
+		}
+		list = append(list, stat)
 	}
 	return list
 }

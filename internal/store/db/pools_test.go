@@ -57,7 +57,8 @@ func TestReadsOfStreamsDoNotUseThePoolOfRuns(t *testing.T) {
 	}
 }
 
-// Streams must not delay requests either: they get half of the pool of requests, and fail when it is in use.
+// Streams must not delay requests either: they get half of the pool of requests. When it is in use, reads that are not
+// patient fail.
 func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
 	t.Parallel()
 	slowtest.Only(t, slowtest.Crash)

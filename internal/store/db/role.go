@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db/dbsqlc"
@@ -46,19 +45,21 @@ func RoleError(err error, conn *pgx.Conn, role string) error {
 
 // As returns the connection for queries of a caller. The row policies show only the caller's rows, whatever a query
 // asks for. Each query is a transaction of its own, and one round trip. A query that reads rows of tasks names the
-// tasks: they are checked once for each table. Rows of other tasks are checked one by one.
+// tasks: they are checked once for each table. Rows of other tasks are checked one by one. Together they use at most
+// three quarters of the pool of requests, so a part is left for streams and sign-ins.
 func (s *DB) As(c Caller, tasks ...a2a.ID) Conn {
-	return requestDB{store: s, set: setCaller, args: c.settings(tasks...)}
+	return requestDB{store: s, set: setCaller, args: c.settings(tasks...), part: s.calls}
 }
 
 // Reads returns the connection for reads of tasks without a caller, for streams and webhooks after access was checked.
 // They use the pool of requests, because in the pool of runs they would delay runs. They use at most half of it, and
 // searches a quarter (Browse), so that requests have the rest.
 func (s *DB) Reads() Conn {
-	return requestDB{store: s, set: setReader, room: s.readRoom}
+	return requestDB{store: s, set: setReader, part: s.reads}
 }
 
-// SignIns returns the connection for queries that identify a caller, on the pool of requests.
+// SignIns returns the connection for queries that identify a caller, on the pool of requests. They wait for no share of
+// it: both requests and streams begin with them.
 func (s *DB) SignIns() Conn {
 	return requestDB{store: s, set: setReader}
 }
@@ -70,7 +71,7 @@ type requestDB struct {
 	store *DB
 	set   string
 	args  []any
-	room  *semaphore.Weighted // must be entered first, if not nil
+	part  *share // is entered first; nil: the whole pool
 }
 
 const (
@@ -109,24 +110,20 @@ func (d requestDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 
 // acquire acquires a connection. The function that it returns releases it; calling that again does nothing.
 func (d requestDB) acquire(ctx context.Context) (conn *pgxpool.Conn, free func(), err error) {
-	if d.room == nil {
-		conn, err = d.store.api.Acquire(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return conn, conn.Release, nil
+	part := d.part
+	if patienceOf(ctx) == ofStream {
+		part = d.store.reads
 	}
-	wait, cancel := context.WithTimeout(ctx, d.store.cfg.AcquireTimeout)
-	defer cancel()
-	if err := d.room.Acquire(wait, 1); err != nil {
-		return nil, nil, busy(ctx, wait, err)
+	leave, err := d.store.enter(ctx, part)
+	if err != nil {
+		return nil, nil, err
 	}
 	conn, err = d.store.api.Acquire(ctx)
 	if err != nil {
-		d.room.Release(1)
+		leave()
 		return nil, nil, err
 	}
-	return conn, sync.OnceFunc(func() { conn.Release(); d.room.Release(1) }), nil
+	return conn, sync.OnceFunc(func() { conn.Release(); leave() }), nil
 }
 
 // busy is the error of a wait for a connection that lasted too long.

@@ -148,8 +148,13 @@ func (s *DB) Search(ctx context.Context, f func(tx *Tx) error) error {
 	})
 }
 
-// SearchAs is Search for a caller.
+// SearchAs is Search for a caller, on the pool of requests, as As.
 func (s *DB) SearchAs(ctx context.Context, c Caller, f func(tx *Tx) error) error {
+	leave, err := s.enter(ctx, s.calls)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return DoInTx(ctx, s.api, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, setCaller, c.settings()...); err != nil {
 			return err

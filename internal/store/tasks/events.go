@@ -61,6 +61,20 @@ func (s *Store) EventPage(
 	return entries, len(rows) == most || len(rows) > 0 && rows[0].Found > int64(len(rows)), nil
 }
 
+// Log is what streams read of a Store. Each page waits for a connection as long as its context lasts: an open stream is
+// not refused.
+type Log struct{ *Store }
+
+// Log returns the Log of s.
+func (s *Store) Log() Log { return Log{s} }
+
+// EventPage is that of the Store.
+func (l Log) EventPage(
+	ctx context.Context, task a2a.ID, after int64, most int, limit int64,
+) (page []a2a.Entry, more bool, err error) {
+	return l.Store.EventPage(db.Patient(ctx), task, after, most, limit)
+}
+
 // EventUID returns the uid of one event; ok is false if there is none.
 func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.ID, ok bool, err error) {
 	err = s.db.RepeatRead(ctx, func() error {
