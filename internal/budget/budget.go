@@ -197,6 +197,9 @@ func (b *Budget) drawMain(ctx context.Context, l *Lease, n int64, arrival bool) 
 	if d == nil || err != nil {
 		return err
 	}
+	if l.waits != nil {
+		l.waits()
+	}
 	timer := time.NewTimer(b.cfg.Wait)
 	defer timer.Stop()
 	again := time.NewTicker(tick) // stalled bodies are only found by searching

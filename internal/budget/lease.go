@@ -14,6 +14,7 @@ type Lease struct {
 	b       *Budget
 	owner   Owner
 	whole   int64    // see SetWhole
+	waits   func()   // see OnWait
 	account *account // nil until the first draw; then set under b.mu or by the only goroutine
 	small   int64    // drawn from the reserve
 
@@ -30,6 +31,13 @@ func (l *Lease) movedAt() time.Time { return time.Unix(0, l.moved.Load()) }
 // Grow draws n bytes for work. If there is no room it waits, unless the lease holds memory for work
 // already. Its error is an *a2a.Error for callers or, if ctx has ended, the cause.
 func (l *Lease) Grow(ctx context.Context, n int64) error { return l.draw(ctx, n, false) }
+
+// OnWait makes each draw that must wait call f before it does, until the next call of OnWait; f may be nil.
+func (l *Lease) OnWait(f func()) {
+	if l != nil {
+		l.waits = f
+	}
+}
 
 // Arrive draws n bytes for what a client is still sending. From then on the lease may be evicted.
 func (l *Lease) Arrive(ctx context.Context, n int64) error { return l.draw(ctx, n, true) }

@@ -186,7 +186,7 @@ var descriptions = map[string]description{
 		help: "Memory of one replica for incoming requests and for responses. " +
 			"When it is used up, further requests wait for a moment and are then refused."},
 	"max-pending": {help: "Reads that may run in the database or wait for it, in one replica; the same " +
-		"number applies to writes."},
+		"number applies to writes. Streams that begin do not count."},
 
 	// Rates
 	"rate-reads":       {help: "Reads of one owner: per second, and in one burst; or off."},

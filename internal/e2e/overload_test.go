@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	apb1 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 )
@@ -186,12 +191,13 @@ func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 	}
 }
 
-// Requests beyond the limit are refused at once while the database is blocked.
+// Requests beyond the limit are refused at once while the database is blocked. Subscriptions wait.
 func TestRequestsBeyondThePendingLimitAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_MAX_PENDING=1", "A2AD_LOCK_TIMEOUT=1h", "A2AD_STATEMENT_TIMEOUT=1h",
-		"A2AD_POOL_TIMEOUT=1h", "A2AD_LEASE_TTL=1h", "A2AD_WORKERS=0")
+		"A2AD_POOL_TIMEOUT=1h", "A2AD_LEASE_TTL=1h", "A2AD_WORKERS=0", "A2AD_DB_POOL=8",
+		"A2AD_GRPC_LISTEN=127.0.0.1:0")
 	a.log.expectErrors() // 503
 	asked := submit(t, c.client(a, "script"), play(`{"op":"complete"}`))
 	get := request("tasks/get", `{"id":"`+asked+`"}`)
@@ -204,7 +210,7 @@ func TestRequestsBeyondThePendingLimitAreRefusedAtOnce(t *testing.T) {
 	if _, err := lock.Exec(bounded(t), `LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	var claiming sync.WaitGroup
+	var claiming, following sync.WaitGroup
 	for _, body := range []string{get, message} {
 		claiming.Go(func() {
 			if got := c.post(a, "/agents/script", body); got.status != http.StatusOK || got.code != 0 {
@@ -212,11 +218,16 @@ func TestRequestsBeyondThePendingLimitAreRefusedAtOnce(t *testing.T) {
 			}
 		})
 	}
-	until(t, "a read and a write are blocked", func() bool {
-		return one[int](c,
-			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-				AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == 2
-	})
+	blocked := func(n int) {
+		until(t, fmt.Sprint(n, " reads and writes are blocked"), func() bool {
+			return one[int](c,
+				`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+					AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == n
+		})
+	}
+	blocked(2)
+	c.subscribeThrice(&following, a, asked)
+	blocked(2 + 2) // and the first subscriptions
 	for _, body := range []string{get, message} {
 		got := c.post(a, "/agents/script", body)
 		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" ||
@@ -236,4 +247,50 @@ func TestRequestsBeyondThePendingLimitAreRefusedAtOnce(t *testing.T) {
 	}
 	claiming.Wait()
 	c.start("b") // runs the accepted work
+	following.Wait()
+}
+
+// subscribeThrice follows a task to its end, three times over each binding in each version.
+func (c *cluster) subscribeThrice(following *sync.WaitGroup, r *replica, task string) {
+	c.t.Helper()
+	for range 3 {
+		for _, ask := range [][4]string{
+			{"0.3", "POST", "/agents/script", request("tasks/resubscribe", `{"id":"`+task+`"}`)},
+			{"1.0", "POST", "/agents/script", request("SubscribeToTask", `{"id":"`+task+`"}`)},
+			{"0.3", "POST", "/agents/script/v1/tasks/" + task + ":subscribe", ""},
+			{"1.0", "GET", "/agents/script/tasks/" + task + ":subscribe", ""},
+		} {
+			following.Go(func() {
+				got := c.do(r, ask[1], ask[2], strings.NewReader(ask[3]), "A2A-Version", ask[0])
+				if got.status != http.StatusOK || !strings.Contains(strings.ToLower(string(got.body)), "completed") {
+					c.t.Errorf("a subscription of %s, %s: %d %s", ask[0], ask[2], got.status, got.body)
+				}
+			})
+		}
+		following.Go(func() { c.subscribeOverGRPC(r, task) })
+	}
+}
+
+func (c *cluster) subscribeOverGRPC(r *replica, task string) {
+	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	defer conn.Close()
+	op := &apb1.SubscribeToTaskRequest{Tenant: "script", Id: task}
+	stream, err := apb1.NewA2AServiceClient(conn).SubscribeToTask(bounded(c.t), op)
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	for events := 0; ; events++ {
+		switch _, err := stream.Recv(); {
+		case errors.Is(err, io.EOF) && events > 1:
+			return
+		case err != nil:
+			c.t.Errorf("a subscription over gRPC, after %d events: %v", events, err)
+			return
+		}
+	}
 }

@@ -128,8 +128,11 @@ func scenePools(s *stage) {
 	for range 12 {
 		asked.Go(func() { s.rpc(a, "echo", "tasks/get", `{"id":"`+task+`"}`) })
 	}
+	for range 3 {
+		asked.Go(func() { s.rpc(a, "echo", "tasks/resubscribe", `{"id":"`+task+`"}`) })
+	}
 	s.shows(before, a, rose("a2ad_db_pool_acquired", "pool", "api"),
-		rose("a2ad_db_pool_canceled_total", "pool", "api"))
+		rose("a2ad_db_pool_canceled_total", "pool", "api"), rose("a2ad_sse_streams_waiting"))
 	s.shows(unseen, b, rose("a2ad_db_metrics_failures_total"))
 	if err := lock.Rollback(bounded(s.t)); err != nil {
 		s.t.Fatal(err)

@@ -30,13 +30,14 @@ type Config struct {
 	MaxTaskBytes       int64
 	MaxHistory         int64
 	MaxInFlight        int // unfinished tasks of one owner
-	MaxPending         int // reads, and as many writes, of this process that use or wait for the database
+	MaxPending         int // reads, and as many writes, of this process that use or wait for the database; not streams
 	MaxStreams         int // open streams of this process
 	MaxStreamsPerOwner int
 	PageKey            []byte
 	MaxPageToken       int // bytes; 0: 1 KiB
 	Push               PushRules
-	// Drain ends when the server is about to stop. Blocking sends then return the task as it is.
+	// Drain ends when the server is about to stop. Blocking sends then return the task as it is, and subscriptions
+	// that wait in line are refused.
 	Drain  context.Context  //nolint:containedctx // a signal for context.AfterFunc, which needs no goroutine per send
 	Now    func() time.Time // says when to count an owner's unfinished tasks again; nil: time.Now
 	Tracer *tracing.Tracer  // nil: no traces
@@ -50,6 +51,7 @@ type Engine struct {
 	pages    *pageSealer
 	streams  streamCount
 	flights  flights
+	openings line
 	reads    gate
 	large    slots
 	writes   gate
@@ -67,6 +69,7 @@ func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
 	e := &Engine{store: s, follower: f, cfg: cfg, pages: pages}
 	e.reads, e.writes = newGate(cfg.MaxPending), newGate(cfg.MaxPending)
 	e.large = make(slots, maxLarge)
+	e.openings.turns = make(slots, s.DB.StreamConns())
 	if e.flights.now = cfg.Now; e.flights.now == nil {
 		e.flights.now = time.Now
 	}
@@ -100,7 +103,7 @@ func (e *Engine) Send(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2
 	}
 	known := forget(budget.From(ctx), &in, op)
 	if !op.Blocking {
-		return e.snapshot(ctx, c, sub.Task, tasks.Want{History: op.HistoryLength, Artifacts: true})
+		return e.answer(ctx, c, sub.Task, tasks.Want{History: op.HistoryLength, Artifacts: true})
 	}
 	if cursor == nil || sub.Replay {
 		cursor = e.follower.Follow(sub.Task, sub.ContextID, sub.After, sub.After)
@@ -148,7 +151,7 @@ func (e *Engine) taskAnswer(ctx context.Context, c db.Caller, sub *tasks.Submitt
 		}
 	}
 	budget.From(ctx).ShrinkTo(0) // the message is no longer needed
-	return e.snapshot(ctx, c, sub.Task, tasks.Want{History: op.HistoryLength, Artifacts: true})
+	return e.answer(ctx, c, sub.Task, tasks.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // admitted passes a message to the store, if the limits allow it.
@@ -307,21 +310,27 @@ func (e *Engine) head(ctx context.Context, c db.Caller, agent *a2a.Agent, taskID
 
 // Cancel ends one task of the caller and returns it.
 func (e *Engine) Cancel(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.CancelTask) (*a2a.Task, error) {
-	leave, err := e.writes.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	id, err := a2a.ParseID(op.ID)
 	if err != nil {
 		return nil, a2a.ErrTaskNotFound
 	}
-	state, err := e.store.Tasks.CancelWith(ctx, c, agent.Name, id, op.Metadata)
+	state, err := e.cancel(ctx, c, agent, id, op)
 	repeated := op.RepeatOK && state == a2a.StateCanceled && a2a.CodeOf(err) == a2a.CodeTaskNotCancelable
 	if err != nil && !repeated {
 		return nil, err
 	}
-	return e.snapshot(ctx, c, id, tasks.Want{Artifacts: true})
+	return e.answer(ctx, c, id, tasks.Want{Artifacts: true})
+}
+
+func (e *Engine) cancel(
+	ctx context.Context, c db.Caller, agent *a2a.Agent, id a2a.ID, op *a2a.CancelTask,
+) (a2a.State, error) {
+	leave, err := e.writes.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	return e.store.Tasks.CancelWith(ctx, c, agent.Name, id, op.Metadata)
 }
 
 // Page sizes of ListTasks.

@@ -37,11 +37,11 @@ func room(mem *budget.Lease, bytes int64) int64 {
 
 // readTasks runs read with a size limit for which the budget of the request has room. size is what the caller knows of
 // the size, or 0.
-func readTasks[T any](ctx context.Context, large slots, w tasks.Want, size int64, measure func() (int64, error),
-	read func(w tasks.Want) (T, error)) (T, error) {
+func readTasks[T any](ctx context.Context, large slots, w tasks.Want, size int64,
+	measure func(context.Context) (int64, error), read func(context.Context, tasks.Want) (T, error)) (T, error) {
 	mem := budget.From(ctx)
 	if mem == nil {
-		return read(w)
+		return read(ctx, w)
 	}
 	var none T
 	if size <= smallRead {
@@ -49,7 +49,7 @@ func readTasks[T any](ctx context.Context, large slots, w tasks.Want, size int64
 			return none, err
 		}
 		w.Most = smallRead
-		t, err := read(w)
+		t, err := read(ctx, w)
 		var much *tasks.TooMuch
 		if !errors.As(err, &much) {
 			return t, err
@@ -57,9 +57,12 @@ func readTasks[T any](ctx context.Context, large slots, w tasks.Want, size int64
 		size = much.Bytes
 		mem.Shrink(room(mem, smallRead)) // a lease that holds nothing for work may wait
 	}
+	if size > exactFrom {
+		ctx = aside(ctx)
+	}
 	whole := w.History == nil && w.Artifacts && room(mem, size) <= mem.Most() // the row is about exact then
 	if measure != nil && size > exactFrom && !whole {
-		exact, err := measure()
+		exact, err := measure(ctx)
 		if err != nil {
 			return none, err
 		}
@@ -70,45 +73,43 @@ func readTasks[T any](ctx context.Context, large slots, w tasks.Want, size int64
 	}
 	w.Most = 0
 	if size <= exactFrom {
-		return read(w)
+		return read(ctx, w)
 	}
 	leave, err := large.enter(ctx)
 	if err != nil {
 		return none, err
 	}
 	defer leave()
-	return read(w)
+	return read(ctx, w)
 }
 
-// snapshot reads a task of the caller.
-func (e *Engine) snapshot(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) (*a2a.Task, error) {
-	return e.snapshotOf(ctx, c, id, 0, w)
+// answer reads a task of the caller for the answer to a request that was carried out. It waits for a connection as long
+// as ctx lasts: a refusal would look as if nothing had been done. Each follows a write, which takes longer: few wait.
+func (e *Engine) answer(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) (*a2a.Task, error) {
+	return e.snapshotOf(db.Patient(ctx), c, id, 0, w)
 }
 
-// snapshotOf is snapshot for a task of a known size.
+// snapshotOf reads a task of the caller whose size is known; 0 is unknown.
 func (e *Engine) snapshotOf(
 	ctx context.Context, c db.Caller, id a2a.ID, size int64, w tasks.Want,
 ) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, size, e.measure(ctx, c, id, w), func(w tasks.Want) (*a2a.Task, error) {
-		return e.store.Tasks.Snapshot(ctx, c, id, w)
-	})
-}
-
-// snapshotAt reads a task as it was at an event.
-func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w tasks.Want) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, 0, nil, func(w tasks.Want) (*a2a.Task, error) {
-		return e.store.Tasks.SnapshotAt(ctx, id, seq, w)
-	})
-}
-
-func (e *Engine) measure(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) func() (int64, error) {
-	return func() (int64, error) {
+	measure := func(ctx context.Context) (int64, error) {
 		sizes, err := e.sizes(ctx, c, []a2a.ID{id}, w)
 		if err != nil {
 			return 0, err
 		}
 		return sizes[0], nil
 	}
+	return readTasks(ctx, e.large, w, size, measure, func(ctx context.Context, w tasks.Want) (*a2a.Task, error) {
+		return e.store.Tasks.Snapshot(ctx, c, id, w)
+	})
+}
+
+// snapshotAt reads a task as it was at an event.
+func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w tasks.Want) (*a2a.Task, error) {
+	return readTasks(ctx, e.large, w, 0, nil, func(ctx context.Context, w tasks.Want) (*a2a.Task, error) {
+		return e.store.Tasks.SnapshotAt(ctx, id, seq, w)
+	})
 }
 
 // sizes measures tasks. PostgreSQL has to unpack them for that.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 )
@@ -38,15 +39,16 @@ func (s *Stream) decide(ctx context.Context) error {
 		case err == nil:
 			u.items = append(u.items, items...)
 		case errors.Is(err, errWaitedEnough), errors.Is(cause, ErrDraining):
-			if err := u.engine.store.Tasks.Reveal(context.WithoutCancel(ctx), s.TaskID); err != nil {
+			ctx := context.WithoutCancel(ctx) // and not patient, because nothing would end it
+			if err := u.engine.store.Tasks.Reveal(ctx, s.TaskID); err != nil {
 				return err
 			}
-			return s.resolve(context.WithoutCancel(ctx))
+			return s.resolve(ctx)
 		default:
 			return err
 		}
 		if slices.ContainsFunc(items, decides) {
-			return s.resolve(ctx)
+			return s.resolve(db.Patient(ctx))
 		}
 	}
 }
@@ -71,7 +73,7 @@ func (u *undecided) next(ctx context.Context, cursor *stream.Cursor) ([]*stream.
 
 // resolve makes s the stream of a reply or of a task.
 func (s *Stream) resolve(ctx context.Context) error {
-	t, err := s.open.engine.snapshot(ctx, s.caller, s.TaskID, tasks.Want{History: new(int)})
+	t, err := s.open.engine.snapshotOf(ctx, s.caller, s.TaskID, 0, tasks.Want{History: new(int)})
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,9 @@ type statements struct {
 func (s *statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn,
 	data pgx.TraceQueryStartData) context.Context {
 	name, _, _ := strings.Cut(strings.TrimPrefix(data.SQL, "-- name: "), " ")
+	if held, ok := ctx.Value(heldKey{}).(*heldRequest); ok {
+		held.wait(ctx, name)
+	}
 	if name == "TaskSnapshots" {
 		s.reads.Add(1)
 	}
@@ -75,11 +78,18 @@ func (s *statements) reset() []string {
 
 func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	t.Helper()
+	return newRigOn(t, db.Config{}, change...)
+}
+
+func newRigOn(t testing.TB, conns db.Config, change ...func(*engine.Config)) *rig {
+	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
 	r := &rig{t: t, runs: statements{names: map[string]bool{}}}
+	conns.URL, conns.Replica, conns.PoolSize = storetest.New(t).URL, "r1", 8
+	conns.Wake, conns.Tracer = hub.Wake, &r.runs
 	s, err := store.Open(t.Context(), store.Config{
-		Config: db.Config{URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake, Tracer: &r.runs},
+		Config: conns,
 		Reserve: func(agent string) (tasks.Slot, bool) {
 			if r.freeSlot == nil {
 				return tasks.Slot{}, false
@@ -95,7 +105,7 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follower = stream.New(s.Tasks, hub, time.Hour, slog.New(slog.DiscardHandler))
+	follower = stream.New(s.Tasks.Log(), hub, time.Hour, slog.New(slog.DiscardHandler))
 	drain, startDrain := context.WithCancel(context.Background())
 	cfg := engine.Config{PageKey: make([]byte, 32), BlockingMaxWait: time.Minute, Drain: drain}
 	for _, c := range change {

@@ -17,9 +17,13 @@ type answer struct {
 
 // async sends in a goroutine and returns the channel for the answer.
 func (r *rig) async(ctx context.Context, op *a2a.SendMessage) <-chan answer {
+	return inBackground(func() (*a2a.Task, error) { return r.Send(ctx, ann, words, op) })
+}
+
+func inBackground(do func() (*a2a.Task, error)) <-chan answer {
 	c := make(chan answer, 1)
 	go func() {
-		task, err := r.Send(ctx, ann, words, op)
+		task, err := do()
 		c <- answer{task, err}
 	}()
 	return c

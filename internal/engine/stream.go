@@ -165,11 +165,17 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 		}
 		return nil
 	}
-	forget(s.mem, in, op)
+	in.Message, op.Message, op.Metadata = a2a.Message{}, a2a.Message{}, nil
+	s.mem.ShrinkTo(0)
 	if s.cursor != nil {
 		s.cursor.Close()
 		s.cursor = nil
 	}
+	ctx, leave, err := e.openings.enter(ctx, nil) // the message is stored: its stream is not refused
+	if err != nil {
+		return err
+	}
+	defer leave()
 	switch {
 	case sub.Undecided: // undecided, and a replay
 		if err := e.openAt(ctx, s, sub.After, sub.After); err != nil {
@@ -200,34 +206,41 @@ func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
 // Subscribe follows a task of the caller, from its present state or after the event that the client
 // saw last.
 func (e *Engine) Subscribe(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.Subscribe) (*Stream, error) {
-	opened, err := e.reads.enter() // until the stream is open: it waits without a connection
-	if err != nil {
-		return nil, err
-	}
-	defer opened()
-	id, head, err := e.head(ctx, c, agent, op.ID)
-	if err != nil {
-		return nil, err
-	}
-	if head.State.Terminal() && !op.EndedOK && op.LastEventID == "" {
-		return nil, hasEnded(head.State)
+	if _, err := a2a.ParseID(op.ID); err != nil {
+		return nil, a2a.ErrTaskNotFound
 	}
 	leave, err := e.streams.enter(c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{TaskID: id, size: head.Bytes, caller: c, mem: budget.From(ctx), rules: op.StreamRules,
-		endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
-	if op.LastEventID == "" {
-		err = e.openSnapshot(ctx, s, false)
-	} else {
-		err = e.resume(ctx, s)
-	}
-	if err != nil {
+	s := &Stream{caller: c, mem: budget.From(ctx), rules: op.StreamRules, endedOK: op.EndedOK,
+		ends: endsSubscription, leave: leave}
+	if err := e.openSubscription(ctx, s, agent, op); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+func (e *Engine) openSubscription(ctx context.Context, s *Stream, agent *a2a.Agent, op *a2a.Subscribe) error {
+	s.mem.ShrinkTo(0) // the body is no longer needed
+	ctx, leave, err := e.openings.enter(ctx, e.cfg.Drain)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	id, head, err := e.head(ctx, s.caller, agent, op.ID)
+	if err != nil {
+		return err
+	}
+	s.TaskID, s.size = id, head.Bytes
+	switch {
+	case op.LastEventID != "":
+		return e.resume(ctx, s)
+	case head.State.Terminal() && !op.EndedOK:
+		return hasEnded(head.State)
+	}
+	return e.openSnapshot(ctx, s, false)
 }
 
 func hasEnded(state a2a.State) error {
@@ -341,9 +354,12 @@ func (n *streamCount) enter(c db.Caller) (leave func(), err error) {
 // OpenStream counts a stream of a caller that another part sends, until leave. The limits of all streams apply to it.
 func (e *Engine) OpenStream(c db.Caller) (leave func(), err error) { return e.streams.enter(c) }
 
-// Streams returns how many streams are open.
+// Streams returns how many streams are open or wait to begin.
 func (e *Engine) Streams() int {
 	e.streams.mu.Lock()
 	defer e.streams.mu.Unlock()
 	return e.streams.open
 }
+
+// Waiting returns how many streams wait for their turn to begin.
+func (e *Engine) Waiting() int { return int(e.openings.waiting.Load()) }

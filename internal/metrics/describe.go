@@ -213,8 +213,11 @@ func (s *sources) describeUnreachable() {
 
 func (s *sources) describeStreams() {
 	s.add("gauge", "a2ad_sse_streams",
-		"Open streams in this process, over gRPC too.",
+		"Open streams in this process, over gRPC too, and those that wait to begin.",
 		nil, one(s.Engine.Streams))
+	s.add("gauge", "a2ad_sse_streams_waiting",
+		"Streams that wait for their turn to begin: many after other replicas have stopped, and otherwise none.",
+		nil, one(s.Engine.Waiting))
 	s.add("counter", "a2ad_stream_poll_hits_total",
 		"Times that polling found events that no wake-up had announced: about none in a healthy system.",
 		nil, one(s.Follower.PollHits))

@@ -37,10 +37,11 @@ func TestPanicEndsOnlyItsRequest(t *testing.T) {
 			t.Errorf("%s: %v", what, st)
 		}
 	}
+	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	for range 2 {
 		for _, method := range []string{"tasks/get", "tasks/resubscribe"} {
 			resp, err := server.Client().Post(server.URL, "application/json",
-				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"x"}}`))
+				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"`+id+`"}}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,9 +52,9 @@ func TestPanicEndsOnlyItsRequest(t *testing.T) {
 				t.Errorf("%s: %d %s, %v", method, resp.StatusCode, body, err)
 			}
 		}
-		_, _, st := call.try("GetTask", `{"id":"x"}`)
+		_, _, st := call.try("GetTask", `{"id":"`+id+`"}`)
 		internal("a call", st)
-		m := call.follow(t.Context(), "SubscribeToTask", `{"id":"x"}`)
+		m := call.follow(t.Context(), "SubscribeToTask", `{"id":"`+id+`"}`)
 		if item := m.next(); item != nil {
 			t.Fatalf("a stream of %v", item)
 		}
