@@ -36,6 +36,16 @@ type ReaderOptions struct {
 	Comments bool // Next returns comments too
 }
 
+// Blank reports whether the data of an event says nothing. Servers keep connections open, or mark the end of a stream,
+// with events without data, with {} or with [DONE].
+func Blank(data []byte) bool {
+	switch string(bytes.TrimSpace(data)) {
+	case "", "{}", "[DONE]":
+		return true
+	}
+	return false
+}
+
 // Reader parses an event stream as the HTML standard defines. Lines end with LF, CRLF or CR, a
 // leading byte order mark is skipped, unknown fields are ignored, and an event without a final
 // empty line is dropped. It returns an event as soon as the byte that ends it has arrived. Bytes

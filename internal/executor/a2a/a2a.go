@@ -11,16 +11,16 @@
 //
 // # No event twice, none missing
 //
-// The events of a stream are relayed as they arrive. After an interruption the upstream's Task is compared with the
-// local log: artifacts part by part, messages by their ids, the state with the last relayed one. The difference is
-// relayed. An artifact that differs from the local one is replaced. An upstream that does not stream, or whose
-// resumed streams do not begin with the Task, is polled.
+// The events of a stream are relayed as they arrive. After an interruption, and before a turn ends, the upstream's
+// Task is compared with the local log: artifacts and messages by their content, and the state. The difference is
+// relayed. An artifact that differs from the local one is replaced. An upstream that does not stream, or whose resumed
+// streams do not begin with the Task, is polled.
 //
 // # What is not relayed
 //
 // Ids of upstream tasks and contexts are not shown to clients; artifact and message ids are. Contexts of different
 // tenants and owners never meet at the upstream. States without information (submitted, working without message and
-// metadata) and artifacts without parts are dropped. If the upstream cancels its task, the local task fails.
+// metadata) and new artifacts without parts are dropped. If the upstream cancels its task, the local task fails.
 package a2a
 
 import (
@@ -49,6 +49,8 @@ type Config struct {
 	Answer   time.Duration // to the header of an answer; default 5 min, because an upstream may block
 	Silence  time.Duration // in a stream, before the stream counts as broken; default 2 min
 	Resume   time.Duration // to the Task with which a resumed stream must begin; default 3 s
+	Drain    time.Duration // for what follows the status that ends a turn; default 0.5 s
+	Settle   time.Duration // for the read of the Task at the end of a turn, if no event was missed; default 10 s
 	Poll     time.Duration // between two reads of a task that is not streamed; default 1 s
 	Patience time.Duration // how long an upstream may be unreachable before the attempt fails; default 30 s
 	CardAge  time.Duration // how long a card is used before it is read again; default 5 min
@@ -91,6 +93,7 @@ func New(c Config) (*Executor, error) {
 	}
 	c.Connect, c.Answer = cmp.Or(c.Connect, 10*time.Second), cmp.Or(c.Answer, 5*time.Minute)
 	c.Silence, c.Resume = cmp.Or(c.Silence, 2*time.Minute), cmp.Or(c.Resume, 3*time.Second)
+	c.Drain, c.Settle = cmp.Or(c.Drain, 500*time.Millisecond), cmp.Or(c.Settle, 10*time.Second)
 	c.Poll, c.Patience = cmp.Or(c.Poll, time.Second), cmp.Or(c.Patience, 30*time.Second)
 	c.CardAge, c.MaxBytes = cmp.Or(c.CardAge, 5*time.Minute), cmp.Or(c.MaxBytes, 65<<20)
 	if c.Log == nil {

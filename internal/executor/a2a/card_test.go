@@ -21,9 +21,9 @@ func TestRequestsCarryVersionCredentialsAndTenant(t *testing.T) {
 		})
 		k.say("go")
 		k.finish()
-		last := f.headers[len(f.headers)-1]
-		if last.Get("A2A-Version") != generation || last.Get("Idempotency-Key") != f.messages[0].ID {
-			t.Errorf("%s: the header is %v", generation, last)
+		sent := f.headers[1] // after the card
+		if sent.Get("A2A-Version") != generation || sent.Get("Idempotency-Key") != f.messages[0].ID {
+			t.Errorf("%s: the header is %v", generation, sent)
 		}
 		for _, h := range f.headers {
 			if h.Get("Authorization") != "Bearer secret" || h.Get("X-Team") != "words" {

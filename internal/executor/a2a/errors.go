@@ -61,6 +61,12 @@ func away(err error) bool {
 	return false
 }
 
+// unanswered reports whether the upstream itself has not answered, or only in part.
+func unanswered(err error) bool {
+	var broke *lostError
+	return errors.As(err, &broke) || away(err)
+}
+
 // requestedDelay returns the delay that the upstream asked for, or 0.
 func requestedDelay(err error) time.Duration {
 	var refused *refusal

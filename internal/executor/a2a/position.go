@@ -18,6 +18,8 @@ type position struct {
 	Nth     int    // how many upstream tasks have ended before this one
 	From    int    // index of the client's message that started the upstream task
 	Said    int    // how many of the client's messages the upstream has
+	Began   int    // how many messages of the agent the client had when the upstream task began
+	Heard   int    // and when the newest message was sent to it
 	Status  mark   // the last status of the upstream that was relayed
 }
 
@@ -56,6 +58,8 @@ func (p *position) encode() a2a.Raw {
 	b = strconv.AppendInt(append(b, `,"nth":`...), int64(p.Nth), 10)
 	b = strconv.AppendInt(append(b, `,"from":`...), int64(p.From), 10)
 	b = strconv.AppendInt(append(b, `,"said":`...), int64(p.Said), 10)
+	b = strconv.AppendInt(append(b, `,"began":`...), int64(p.Began), 10)
+	b = strconv.AppendInt(append(b, `,"heard":`...), int64(p.Heard), 10)
 	b = rawjson.AppendString(append(b, `,"state":`...), p.Status.State.String())
 	b = rawjson.AppendString(append(b, `,"message":`...), p.Status.Message)
 	if !p.Status.Time.IsZero() {
@@ -80,7 +84,7 @@ func decodePosition(v a2a.Raw, messages int) (p position) {
 	}
 	p = position{Task: text("task"), Context: text("context"), Before: text("before"), Nth: number("nth", 1<<30)}
 	p.Said = number("said", messages)
-	p.From = number("from", p.Said)
+	p.From, p.Began, p.Heard = number("from", p.Said), number("began", 1<<30), number("heard", 1<<30)
 	p.Status.State, _ = a2a.ParseState(text("state"))
 	p.Status.Message = text("message")
 	p.Status.Time, _ = time.Parse(time.RFC3339Nano, text("time"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -32,6 +33,7 @@ type session struct {
 	reported  bool      // an event is emitted, so the answer is a task
 	started   bool      // this attempt has started an upstream task, or tried to
 	broken    bool      // a connection broke or there was none, so events may have been missed
+	whole     bool      // the status that ends the turn came with the Task
 	noStream  bool      // resumed streams do not help with this upstream
 	fruitless int       // resumed streams in a row without an event
 	stale     int       // reads in a row that showed a question that was relayed already
@@ -46,6 +48,9 @@ func newSession(e *Executor, run *executor.Run, emit func(a2a.Event) error) *ses
 		e: e, run: run, said: said, fresh: fresh,
 		pos: decodePosition(run.Checkpoint, len(said)), rec: newRecord(&run.Task),
 		log: e.c.Log.With("task_id", run.Task.ID.String(), "agent", run.Agent, "epoch", run.Epoch),
+	}
+	if s.pos.Task == "" && !s.pos.Status.State.EndsTurn() { // the upstream has not named the task that it has begun
+		s.pos.Said = s.pos.From
 	}
 	s.emit = func(event a2a.Event) error {
 		if _, ok := event.(*a2a.Checkpoint); !ok {
@@ -84,6 +89,8 @@ func (s *session) do(ctx context.Context) (err error) {
 			end, err = s.send(ctx)
 		case end == nil:
 			end, err = s.follow(ctx)
+		case !s.whole && s.pos.Task != "":
+			end, err = s.settle(ctx, end)
 		case s.hasUnsent(end.Status.State):
 			if err = s.relayAsProgress(end); err != nil {
 				return err
@@ -93,7 +100,7 @@ func (s *session) do(ctx context.Context) (err error) {
 			}
 			end, err = s.send(ctx)
 		default:
-			return s.finish(ctx, end)
+			return s.finish(end)
 		}
 	}
 }
@@ -234,23 +241,42 @@ func (s *session) sendOnce(ctx context.Context, m *a2a.Message) (*a2a.StatusUpda
 		defer st.close()
 		item, err = st.next()
 	}
-	var said *answer.Error
-	noStreaming := errors.As(err, &said) &&
-		(said.Code == answer.CodeUnsupported || said.Code == answer.CodeMethodNotFound)
-	if noStreaming && s.pos.Task == "" {
+	if plain, again := s.noStreaming(err); plain {
 		at := *s.at // its card promises streaming, which it does not have
 		at.streaming = false
 		s.at = &at
-		return s.sendOnce(ctx, m)
+		if again {
+			return s.sendOnce(ctx, m)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	end, err := s.first(&item)
-	if end != nil || err != nil {
-		return end, err
+	if err != nil {
+		return nil, err
 	}
-	return s.listen(ctx, st)
+	return s.listen(ctx, st, end)
+}
+
+// noStreaming reports whether an upstream has refused to stream, and whether the message can be sent again at once.
+// After a status of 500 the upstream may have it: then a new task may be started twice, if at all, but for an existing
+// one a read of the Task comes first.
+func (s *session) noStreaming(err error) (plain, again bool) {
+	var said *answer.Error
+	var refused *refusal
+	switch {
+	case errors.As(err, &said):
+		plain = s.pos.Task == "" && (said.Code == answer.CodeUnsupported || said.Code == answer.CodeMethodNotFound)
+		return plain, plain
+	case errors.As(err, &refused):
+		switch refused.status {
+		case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented:
+			return true, true
+		}
+		return refused.status == http.StatusInternalServerError, s.pos.Task == "" && s.e.c.OnLostTask == LostTaskRetry
+	}
+	return false, false
 }
 
 // first processes the first item of the answer to a message. It shows that the upstream has the message.
@@ -258,14 +284,14 @@ func (s *session) first(item *answer.Item) (*a2a.StatusUpdate, error) {
 	s.failures, s.refused = 0, 0
 	s.reply = item.Message != nil && s.pos.Task == ""
 	if s.reply { // a direct reply, even if it names a task
-		s.pos.Said++
+		s.received()
 		s.pos.Context = item.ContextID
 		return &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: item.Message}}, nil
 	}
 	if s.pos.Task == "" {
 		s.pos.Task, s.pos.Context = item.TaskID, item.ContextID
 	}
-	s.pos.Said++
+	s.received()
 	if err := s.save(); err != nil {
 		return nil, err
 	}
@@ -274,7 +300,8 @@ func (s *session) first(item *answer.Item) (*a2a.StatusUpdate, error) {
 		if err := s.checkTask(item); err != nil {
 			return nil, err
 		}
-		return nil, s.catchUp(item.Task)
+		_, err := s.catchUp(item.Task, s.replaces(), nil)
+		return nil, err
 	}
 	return s.relayItem(item)
 }
@@ -289,9 +316,15 @@ func (s *session) save() error {
 	return nil
 }
 
-// listen relays a stream to its end, or to the status that ends the turn.
-func (s *session) listen(ctx context.Context, st *stream) (*a2a.StatusUpdate, error) {
+// listen relays a stream to its end, or to the status that ends the turn. end is that status if it came already.
+func (s *session) listen(ctx context.Context, st *stream, end *a2a.StatusUpdate) (*a2a.StatusUpdate, error) {
 	for {
+		if end != nil {
+			end, err := s.drain(ctx, st, end)
+			if end != nil || err != nil {
+				return end, err
+			}
+		}
 		item, err := st.next()
 		if err != nil {
 			s.broken = true
@@ -301,9 +334,8 @@ func (s *session) listen(ctx context.Context, st *stream) (*a2a.StatusUpdate, er
 			}
 			return nil, err
 		}
-		end, err := s.relayItem(&item)
-		if end != nil || err != nil {
-			return end, err
+		if end, err = s.relayItem(&item); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -136,6 +136,27 @@ func TestDirectReplyIsRelayedIfPermitted(t *testing.T) {
 	})
 }
 
+// A crash after a direct reply does not send its message again.
+func TestQueuedMessagesGetOneDirectReplyEach(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fake) {
+		f.reply = &a2a.Message{ID: "r", Role: a2a.RoleAgent, Parts: textParts("hello")}
+		k := newKeeper(t, f)
+		k.say("one")
+		k.say("two")
+		if killed, err := k.run(bounded(t), func(e a2a.Event) bool { return show(e) == "working hello" }); !killed {
+			t.Fatal(err)
+		}
+		k.finish()
+		k.say("three")
+		k.finish()
+		checkTexts(t, "the log", k.shows(), []string{"working hello", "completed hello", "completed hello"})
+		if n, _ := f.count(); n != 3 {
+			t.Errorf("%d messages were sent, want 3", n)
+		}
+	})
+}
+
 // The executor forwards the trace, and the metadata of send and cancel requests.
 func TestRequestMetadataIsForwarded(t *testing.T) {
 	t.Parallel()

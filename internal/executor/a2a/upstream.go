@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -108,11 +109,30 @@ func refusalOf(resp *http.Response, body []byte) *refusal {
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 		e.after = min(time.Duration(n)*time.Second, maxDelay)
 	}
-	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/plain" {
-		line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
-		e.text = strings.ToValidUTF8(line[:min(len(line), 200)], "")
+	text := ""
+	switch t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
+	case t == "text/plain":
+		text = string(body)
+	case rawjson.Check(body, answer.MaxDepth) == nil:
+		text = reasonOf(rawjson.Trim(body))
 	}
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	e.text = strings.ToValidUTF8(line[:min(len(line), 200)], "")
 	return e
+}
+
+// reasonOf returns the text of an error in JSON, in one of the usual forms.
+func reasonOf(body []byte) string {
+	for _, key := range []string{"detail", "message", "error", "title"} {
+		v := rawjson.Get(body, key)
+		if text, ok := rawjson.String(v); ok {
+			return text
+		}
+		if text, ok := rawjson.String(rawjson.Get(v, "message")); ok {
+			return text
+		}
+	}
+	return ""
 }
 
 // traceKey is the key of the run's a2a.Traceparent in the context of its requests.
@@ -177,7 +197,7 @@ func (e *Executor) single(ctx context.Context, resp *http.Response, method strin
 	result, err := answer.Response(body, 1)
 	var said *answer.Error
 	switch {
-	case errors.As(err, &said) && said.Code != 0:
+	case errors.As(err, &said) && said.Code != 0 && said.Code != resp.StatusCode: // not an error of HTTP, in JSON
 		return nil, said
 	case resp.StatusCode != http.StatusOK:
 		return nil, refusalOf(resp, body)
@@ -210,7 +230,8 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // the context of the request, which ends with the stream
 	cancel context.CancelCauseFunc
 	method string
-	body   io.Closer
+	resp   *http.Response
+	begun  bool
 	events *sse.Reader // nil: there is one item, in only
 	only   []byte
 	done   bool
@@ -226,18 +247,61 @@ func (e *Executor) open(
 		cancel(nil)
 		return nil, err
 	}
-	s := &stream{e: e, ctx: ctx, cancel: cancel, method: method, body: resp.Body}
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
+	s := &stream{e: e, ctx: ctx, cancel: cancel, method: method, resp: resp}
+	if resp.StatusCode != http.StatusOK {
+		s.begun = true
 		if s.only, err = e.single(ctx, resp, method); err != nil {
 			s.close()
 			return nil, err
 		}
-		return s, nil
 	}
-	body := &watched{r: resp.Body, limit: e.c.Silence, cancel: cancel}
-	s.events = sse.NewReader(body, sse.ReaderOptions{MaxLine: e.c.MaxBytes, MaxEvent: e.c.MaxBytes})
 	return s, nil
+}
+
+// begin finds out what the answer is. Its type does not tell: some servers send streams without one, and some send an
+// error in JSON as a stream.
+func (s *stream) begin() (err error) {
+	s.begun = true
+	kind, _, _ := mime.ParseMediaType(s.resp.Header.Get("Content-Type"))
+	body := bufio.NewReader(&watched{r: s.resp.Body, limit: s.e.c.Silence, cancel: s.cancel})
+	begin, err := firstByte(body)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return lost(s.ctx, s.method, true, err)
+	}
+	if begin == '{' || kind != "text/event-stream" && !beginsEvent(body) {
+		answer := *s.resp
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{body, s.resp.Body}
+		s.only, err = s.e.single(s.ctx, &answer, s.method)
+		return err
+	}
+	s.events = sse.NewReader(body, sse.ReaderOptions{MaxLine: s.e.c.MaxBytes, MaxEvent: s.e.c.MaxBytes})
+	return nil
+}
+
+// firstByte skips white space, and returns the byte after it without reading it.
+func firstByte(r *bufio.Reader) (byte, error) {
+	for {
+		c, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+			return c, r.UnreadByte()
+		}
+	}
+}
+
+// beginsEvent reports whether the next bytes are those of a server-sent event.
+func beginsEvent(r *bufio.Reader) bool {
+	for _, field := range []string{":", "id:", "data:", "event:", "retry:"} {
+		if begin, _ := r.Peek(len(field)); string(begin) == field {
+			return true
+		}
+	}
+	return false
 }
 
 // watched cancels a request if a read of its answer takes too long.
@@ -268,6 +332,11 @@ func (s *stream) next() (answer.Item, error) {
 
 // result returns the result of the next JSON-RPC response.
 func (s *stream) result() ([]byte, error) {
+	if !s.begun {
+		if err := s.begin(); err != nil {
+			return nil, err
+		}
+	}
 	if s.events == nil {
 		if s.done {
 			return nil, &lostError{io.EOF, true}
@@ -283,8 +352,8 @@ func (s *stream) result() ([]byte, error) {
 		if err != nil {
 			return nil, lost(s.ctx, s.method, true, err)
 		}
-		if len(bytes.TrimSpace(ev.Data)) == 0 {
-			continue // keep-alive
+		if sse.Blank(ev.Data) {
+			continue
 		}
 		data, err := answer.Response(ev.Data, 1)
 		var said *answer.Error
@@ -300,5 +369,5 @@ func (s *stream) result() ([]byte, error) {
 
 func (s *stream) close() {
 	s.cancel(nil)
-	_ = s.body.Close()
+	_ = s.resp.Body.Close()
 }

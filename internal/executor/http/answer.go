@@ -159,6 +159,9 @@ func (a *answer) stream(ctx context.Context) error {
 		if err != nil {
 			return a.end(ctx, err)
 		}
+		if sse.Blank(ev.Data) {
+			continue
+		}
 		if err := a.event(ev.Data); err != nil {
 			return err
 		}

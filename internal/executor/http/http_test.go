@@ -308,9 +308,9 @@ func TestBadEventEndsTheRun(t *testing.T) {
 	for _, tc := range []struct{ kind, body, want string }{
 		{"application/x-ndjson", chunk + "\n" + `{"artifactUpdate":{"artifact":{"artifactId":"a"}}}` + "\n",
 			"event 2 of the answer: artifactUpdate.artifact.parts must have at least one part"},
-		{"text/event-stream", "data: " + chunk + "\n\ndata: {}\n\n",
-			"event 2 of the answer: the event must have exactly one of the members statusUpdate, artifactUpdate, " +
-				"message, checkpoint, step, wait, call and usage"},
+		{"text/event-stream", "data: " + chunk + "\n\ndata: {\"thing\":1}\n\n",
+			"event 2 of the answer: thing is unknown; an event is a statusUpdate, artifactUpdate, message, " +
+				"checkpoint, step, wait, call or usage"},
 		{"application/x-ndjson", chunk + "\n" + `{"checkpoint":"` + strings.Repeat("x", 5000) + `"}` + "\n",
 			"event 2 of the answer is longer than 4096 bytes"},
 		{"text/event-stream", "data: " + chunk + "\n\ndata: \"" + strings.Repeat("x", 5000) + "\"\n\n",
@@ -347,6 +347,19 @@ func TestBadEventEndsTheRun(t *testing.T) {
 		if got := <-told; got != note || len(told) > 0 {
 			t.Errorf("the cancel URL got %s, want %s, once", got, note)
 		}
+	}
+}
+
+// Servers keep a stream open, or mark its end, with events that say nothing.
+func TestBlankEventsAreSkipped(t *testing.T) {
+	t.Parallel()
+	url := agent(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data:\n\ndata: {}\n\ndata: "+chunk+"\n\ndata: "+completed+"\n\ndata: [DONE]\n\n")
+	})
+	events, err := collect(t, t.Context(), http.Config{URL: url}, run())
+	if err != nil || len(events) != 2 {
+		t.Errorf("got %d events and the error %v, want 2 and none", len(events), err)
 	}
 }
 

@@ -6,9 +6,9 @@
 //
 // Within that form it is lenient, because servers differ. Members may be in camelCase or
 // snake_case, unknown ones are ignored, null counts as absent, a missing kind is inferred, and
-// states, roles and parts may be spelled as in either generation. Ids of tasks and contexts belong
-// to the server, so they are strings, unlike ours. Free-form values are parts of the document,
-// never copies.
+// states, roles and parts may be spelled as in either generation. A part of an unknown kind is
+// data. Ids of tasks and contexts belong to the server, so they are strings, unlike ours. Free-form
+// values are parts of the document, never copies.
 package answer
 
 import (
@@ -32,7 +32,7 @@ type Task struct {
 	ID, ContextID string
 	Status        a2a.Status // StateNone: unknown
 	Artifacts     []a2a.Artifact
-	History       []a2a.Message // in the server's order
+	History       []a2a.Message // in the server's order; TaskID is the server's, and may be another task's
 	Metadata      a2a.Raw
 }
 
@@ -44,7 +44,7 @@ type Item struct {
 	Artifact *a2a.ArtifactUpdate
 	Message  *a2a.Message
 
-	TaskID, ContextID string // the server's ids; TaskID is empty for a Message outside a task
+	TaskID, ContextID string // the server's ids. Some servers omit them from all but the Task
 }
 
 // Decode reads the result of a send or an item of a stream. raw has passed rawjson.Check.
@@ -145,9 +145,6 @@ func (r *reader) item(raw []byte) (item Item) {
 			r.fail(kind+".artifact", "is missing")
 		}
 	}
-	if item.TaskID == "" {
-		r.fail(kind+".taskId", "is missing")
-	}
 	return item
 }
 
@@ -203,6 +200,9 @@ func (r *reader) task(v []byte, path string) (t Task) {
 				m := r.message(v, path)
 				if m.Role == 0 {
 					r.fail(path+".role", "is missing")
+				}
+				if !r.stored {
+					m.TaskID = r.idOf(v, path, "taskId")
 				}
 				t.History = append(t.History, m)
 			})

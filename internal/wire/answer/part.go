@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -13,28 +14,38 @@ func (r *reader) parts(v []byte, path string) (parts []a2a.Part) {
 	return parts
 }
 
-func (r *reader) part(v []byte, path string) (p a2a.Part) {
-	contents, top := 0, path
-	var null []byte
-	content := func(k a2a.PartKind, text string) {
-		contents++
-		p.Kind, p.Text = k, text
+// part reads a part. A part of an answer that cannot be read is kept as data, so that the rest is not lost.
+func (r *reader) part(v []byte, path string) a2a.Part {
+	one := reader{stored: r.stored, unknown: r.unknown}
+	p := one.knownPart(v, path)
+	r.unknown = one.unknown
+	switch {
+	case one.err == nil:
+	case r.stored:
+		r.err = cmp.Or(r.err, one.err)
+	default:
+		return a2a.Part{Kind: a2a.PartData, Data: slices.Clip(v)}
+	}
+	return p
+}
+
+func (r *reader) knownPart(v []byte, path string) a2a.Part {
+	var p a2a.Part
+	var contents []a2a.Part
+	top := path
+	content := func(k a2a.PartKind, text string, data []byte) {
+		contents = append(contents, a2a.Part{Kind: k, Text: text, Data: slices.Clip(data)})
 	}
 	r.members(v, path, func(key, path string, v []byte) {
 		switch key {
 		case "text":
-			content(a2a.PartText, r.text(v, path))
+			content(a2a.PartText, r.text(v, path), nil)
 		case "raw":
-			content(a2a.PartFile, r.base64(v, path))
+			content(a2a.PartFile, r.base64(v, path), nil)
 		case "url":
-			content(a2a.PartURL, r.text(v, path))
+			content(a2a.PartURL, r.text(v, path), nil)
 		case "data":
-			if decode.Absent(v) {
-				null = v
-				return
-			}
-			content(a2a.PartData, "")
-			p.Data = slices.Clip(v)
+			content(a2a.PartData, "", v)
 		case "file":
 			r.file(v, path, &p, content)
 		case "mediaType":
@@ -47,25 +58,32 @@ func (r *reader) part(v []byte, path string) (p a2a.Part) {
 			r.other(key, path)
 		}
 	})
-	if contents == 0 && null != nil { // data that is null, unless there is other content
-		content(a2a.PartData, "")
-		p.Data = slices.Clip(null)
+	for len(contents) > 1 { // some servers write empty values for what a part does not have
+		empty := slices.IndexFunc(contents, func(p a2a.Part) bool {
+			return p.Text == "" && (rawjson.Empty(p.Data) || decode.Absent(p.Data))
+		})
+		if empty < 0 {
+			break
+		}
+		contents = slices.Delete(contents, empty, empty+1)
 	}
-	if contents != 1 {
+	if len(contents) != 1 {
 		r.fail(top, "must have exactly one of text, a file and data")
+		return p
 	}
+	p.Kind, p.Text, p.Data = contents[0].Kind, contents[0].Text, contents[0].Data
 	r.unwrap(&p)
 	return p
 }
 
 // file reads the member that holds the file of a 0.3 part.
-func (r *reader) file(v []byte, path string, p *a2a.Part, content func(a2a.PartKind, string)) {
+func (r *reader) file(v []byte, path string, p *a2a.Part, content func(a2a.PartKind, string, []byte)) {
 	r.members(v, path, func(key, path string, v []byte) {
 		switch key {
 		case "bytes", "fileWithBytes":
-			content(a2a.PartFile, r.base64(v, path))
+			content(a2a.PartFile, r.base64(v, path), nil)
 		case "uri", "fileWithUri":
-			content(a2a.PartURL, r.text(v, path))
+			content(a2a.PartURL, r.text(v, path), nil)
 		case "name":
 			p.Filename = r.text(v, path)
 		case "mimeType":

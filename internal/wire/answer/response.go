@@ -3,8 +3,10 @@ package answer
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
 // Error is a JSON-RPC error as the server wrote it.
@@ -43,11 +45,19 @@ func Response(body []byte, id int64) (result []byte, err error) {
 	if result == nil {
 		return nil, errors.New("not a JSON-RPC response: it has neither result nor error")
 	}
-	if got, ok := rawjson.Int(rawjson.Get(body, "id")); !ok || got != id {
-		return nil, fmt.Errorf("the response belongs to another request: its id is %.40s, not %d",
-			rawjson.Get(body, "id"), id)
+	if got := rawjson.Get(body, "id"); !isID(got, id) {
+		return nil, fmt.Errorf("the response belongs to another request: its id is %.40s, not %d", got, id)
 	}
 	return result, nil
+}
+
+// isID reports whether v is the id, also as a string. Some servers omit it.
+func isID(v []byte, id int64) bool {
+	if text, ok := rawjson.String(v); ok {
+		return text == strconv.FormatInt(id, 10)
+	}
+	n, ok := rawjson.Int(v)
+	return decode.Absent(v) || ok && n == id
 }
 
 func decodeError(v []byte) *Error {
