@@ -4,8 +4,12 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import sys
+import tempfile
 import unittest
+import urllib.request
+import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'python'))
@@ -27,9 +31,13 @@ class Interop(unittest.IsolatedAsyncioTestCase):
     flags = ()
 
     async def asyncSetUp(self):
-        self.server = Server(('agents/talker.yaml', AGENT), '--agents', 'agents', *self.flags)
+        self.server = Server(('agents/talker.yaml', await self.agent()), '--agents', 'agents', *self.flags)
         await self.server.start()
         self.addAsyncCleanup(self.server.stop)
+
+    async def agent(self):
+        """The agent file."""
+        return AGENT
 
     @property
     def url(self):
@@ -62,3 +70,52 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(''.join(p['text'] for a in task.get('artifacts', []) for p in a['parts']), artifact)
         self.assertEqual(len([m for m in task['history'] if m['role'] == 'ROLE_USER']), messages)
         return task
+
+
+class Front(Interop):
+    """A test of an agent that a2ad stands in front of: a program, which gets the port that it must listen on."""
+
+    program = ''
+    card = '/.well-known/agent-card.json'
+
+    async def agent(self):
+        with socket.socket() as free:
+            free.bind(('127.0.0.1', 0))
+            port = free.getsockname()[1]
+        self.upstream = await asyncio.create_subprocess_exec(
+            sys.executable, os.path.join(HERE, self.program), str(port), cwd=tempfile.mkdtemp(),
+        )
+        self.addAsyncCleanup(self.end)
+        card = await self.started(f'http://127.0.0.1:{port}')
+        return f'name: front\ndescription: In front of another.\ndefault: true\nexecutor: {{a2a: {{card: "{card}"}}}}\n'
+
+    async def started(self, address):
+        """Waits until the card can be read, and returns its URL."""
+        while True:
+            self.assertIsNone(self.upstream.returncode)
+            try:
+                urllib.request.urlopen(address + self.card, timeout=10).close()
+                return address + self.card
+            except OSError:
+                await asyncio.sleep(0.2)
+
+    async def end(self):
+        self.upstream.terminate()
+        await self.upstream.wait()
+
+    async def ask(self, text, **of):
+        """A task of the front, after its end, with its history."""
+        message = {'messageId': str(uuid.uuid4()), 'role': 'ROLE_USER', 'parts': [{'text': text}], **of}
+        task = (await self.call('SendMessage', message=message))['task']
+        return await self.call('GetTask', id=task['id'])
+
+    def said(self, task):
+        """The texts of the agent in the history, those of the artifacts, and that of the last status."""
+        def text(parts):
+            return ''.join(p.get('text', '') for p in parts)
+
+        return (
+            [text(m['parts']) for m in task.get('history', []) if m['role'] == 'ROLE_AGENT'],
+            [text(a['parts']) for a in task.get('artifacts', [])],
+            text(task['status'].get('message', {}).get('parts', [])),
+        )
