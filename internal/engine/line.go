@@ -22,7 +22,7 @@ type line struct {
 type turnKey struct{}
 
 // enter waits for a turn, until ctx or drain ends; drain may be nil. The turn lasts until leave, until aside, or until
-// the request has to wait for memory: those behind must not wait for that. Reads with its context are patient too.
+// the request has to wait for memory: the next in line must not wait for that. Reads with its context are patient too.
 func (l *line) enter(ctx, drain context.Context) (turn context.Context, leave func(), err error) {
 	select {
 	case l.turns <- struct{}{}: // also in a drain

@@ -148,7 +148,8 @@ func left(read, end *a2a.Status) bool {
 	return !end.Time.IsZero() && read.Time.After(end.Time)
 }
 
-// afterRead relays the rest of the Task that was read after the status that ends the turn.
+// afterRead relays the rest of the Task that was read after the status that ends the turn. It returns the status that
+// ends the turn now, or nil.
 func (s *session) afterRead(end *a2a.StatusUpdate, t *answer.Task) (*a2a.StatusUpdate, error) {
 	if left(&t.Status, &end.Status) {
 		if err := s.relayAsProgress(end); err != nil {
@@ -168,7 +169,7 @@ func (s *session) afterRead(end *a2a.StatusUpdate, t *answer.Task) (*a2a.StatusU
 	case a == nil && s.unrelayed(b, read, afterNewest) == nil:
 		return end, nil
 	case a == nil:
-	case !begins(b, a): // two messages: the one in the stream is the last one
+	case !begins(b, a): // two messages, of which the one in the stream stays the last
 		if b = s.unrelayed(b, read, afterNewest); b != nil {
 			err = s.progress(&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Message: b}})
 		}
@@ -179,7 +180,7 @@ func (s *session) afterRead(end *a2a.StatusUpdate, t *answer.Task) (*a2a.StatusU
 	return &u, nil
 }
 
-// relayAsProgress relays a status that would end the turn if the client had not sent more messages.
+// relayAsProgress relays a status that does not end the turn here, although it ends one at the upstream.
 func (s *session) relayAsProgress(end *a2a.StatusUpdate) error {
 	if m := named(end.Status.Message); m != nil && s.rec.told(m) {
 		s.pos.Status = markOf(&end.Status)

@@ -65,7 +65,7 @@ func TestUnusualStreamsAreRead(t *testing.T) {
 	}
 }
 
-// An upstream that never names its task can be asked again, with all that it was told.
+// Without the id of the task, the next attempt sends the messages again.
 func TestStreamThatBreaksBeforeTheTaskIsNamedIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	unnamed := strings.NewReplacer(`"taskId":"u",`, "", `"contextId":"c",`, "")

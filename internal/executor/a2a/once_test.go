@@ -239,7 +239,7 @@ func TestSameAnswerInTheNextTaskIsRelayed(t *testing.T) {
 	}
 }
 
-// An artifact that has become a part of itself was replaced, if events were missed. Otherwise the Task shows a part.
+// If events were missed, an artifact of which the Task shows a part was replaced by it.
 func TestPartOfAnArtifactReplacesItIfEventsWereMissed(t *testing.T) {
 	t.Parallel()
 	question := playedUpdate("INPUT_REQUIRED", playedMessage("q", "AGENT", "which?"))

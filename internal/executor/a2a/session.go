@@ -33,7 +33,7 @@ type session struct {
 	reported  bool      // an event is emitted, so the answer is a task
 	started   bool      // this attempt has started an upstream task, or tried to
 	broken    bool      // a connection broke or there was none, so events may have been missed
-	whole     bool      // the status that ends the turn came with the Task
+	whole     bool      // the Task has been read with or after the status that ends the turn
 	noStream  bool      // resumed streams do not help with this upstream
 	fruitless int       // resumed streams in a row without an event
 	stale     int       // reads in a row that showed a question that was relayed already
@@ -260,8 +260,8 @@ func (s *session) sendOnce(ctx context.Context, m *a2a.Message) (*a2a.StatusUpda
 }
 
 // noStreaming reports whether an upstream has refused to stream, and whether the message can be sent again at once.
-// After a status of 500 the upstream may have it: then a new task may be started twice, if at all, but for an existing
-// one a read of the Task comes first.
+// After a status of 500 the upstream may have it. So the first message is sent again only if a task may be started
+// twice, and a later one only after a read of the Task.
 func (s *session) noStreaming(err error) (plain, again bool) {
 	var said *answer.Error
 	var refused *refusal
